@@ -1,0 +1,36 @@
+package runtimetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// ContainerStats is one entry for each running container; its figures are zero.
+func (e *Engine) ContainerStats(ctx context.Context, f runtime.Filter) ([]runtime.Usage, error) {
+	return do(ctx, e, Call{Method: "ContainerStats"}, func() ([]runtime.Usage, error) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		var list []runtime.Usage
+		for _, c := range e.containers {
+			if c.State == runtime.Running && selects(f, c.Pod.UID, true) {
+				list = append(list, runtime.Usage{Container: c.ID, Sandbox: c.SandboxID, At: time.Now()})
+			}
+		}
+		return list, nil
+	})
+}
+
+// ImageFS is one file system that holds the sizes of all images.
+func (e *Engine) ImageFS(ctx context.Context) ([]runtime.FSUsage, error) {
+	return do(ctx, e, Call{Method: "ImageFS"}, func() ([]runtime.FSUsage, error) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		fs := runtime.FSUsage{Mountpoint: "/var/lib/runtimetest"}
+		for _, i := range e.images {
+			fs.Used += i.Size
+		}
+		return []runtime.FSUsage{fs}, nil
+	})
+}
