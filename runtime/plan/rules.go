@@ -166,3 +166,31 @@ func SandboxOK(pod *v1.Pod, seen runtime.Pod) (ok bool, why string) {
 	}
 	return true, ""
 }
+
+// policyOf is the restart policy that holds for a container: its own, else the pod's.
+func policyOf(pod *v1.Pod, c *v1.Container) v1.RestartPolicy {
+	switch {
+	case c.RestartPolicy != nil:
+		return v1.RestartPolicy(*c.RestartPolicy)
+	case pod.Spec.RestartPolicy == "":
+		return v1.RestartPolicyAlways
+	}
+	return pod.Spec.RestartPolicy
+}
+
+// specContainers are the init and regular containers in the order of the spec.
+func specContainers(pod *v1.Pod) []*v1.Container {
+	out := make([]*v1.Container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
+	for i := range pod.Spec.InitContainers {
+		out = append(out, &pod.Spec.InitContainers[i])
+	}
+	for i := range pod.Spec.Containers {
+		out = append(out, &pod.Spec.Containers[i])
+	}
+	return out
+}
+
+// fullName is how messages name a pod.
+func fullName(pod *v1.Pod) string {
+	return pod.Name + "_" + pod.Namespace + "(" + string(pod.UID) + ")"
+}

@@ -1,0 +1,363 @@
+package plan
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// Input is all that a decision depends on.
+type Input struct {
+	Pod          *v1.Pod // with the allocated resources
+	Seen         runtime.Pod
+	ProbeResults runtime.ProbeResults
+	Backoff      map[string]Backoff // by container name, as earlier actions gave them
+	Now          time.Time
+}
+
+// Verb of an Action.
+type Verb uint8
+
+const (
+	StopSandbox     Verb = iota + 1 // give back network and processes of sandbox ID
+	RunSandbox                      // make and start sandbox number Attempt
+	StopContainer                   // stop container ID
+	RemoveContainer                 // forget container ID, with its log if Logs
+	StartContainer                  // bring the image, create and start instance number Attempt
+)
+
+func (v Verb) String() string {
+	return [...]string{"", "stop sandbox", "run sandbox", "stop", "remove", "start"}[min(v, StartContainer)]
+}
+
+// Action is one thing to do. Fields a verb does not need are zero.
+type Action struct {
+	Verb      Verb
+	ID        string // of what is acted upon; empty for what is yet to be made
+	Container string // name
+	Kind      Kind
+	Attempt   uint32
+
+	Grace   time.Duration // StopContainer: how long it may take to end; never zero
+	Logs    bool          // RemoveContainer: the log file goes too
+	Backoff Backoff       // StartContainer: to be remembered for this name
+	After   []int         // among stops: indices of those that come first, for as long as grace lasts
+	Vital   bool          // when it fails, the actions behind it are not taken
+	Why     string        // for people; empty when there is nothing to tell
+}
+
+// Plan is what a pod needs next.
+type Plan struct {
+	Stops   []Action                   // first, side by side but for After; when one fails nothing else is done
+	Actions []Action                   // then, in this order, one at a time
+	Waiting map[string]runtime.Waiting // containers that have to wait, and why
+	RetryAt time.Time                  // when the first of them is due; zero: none waits
+}
+
+// Sync plans one step of a pod that is to run. It never asks for a container of which an instance runs, starts init
+// containers one by one before all others, and sidecars before what comes behind them. An empty plan means that the pod
+// is as it should be, or that something must happen first.
+func Sync(in Input) Plan {
+	p := &planner{Input: in, grace: Grace(in.Pod, runtime.Termination{})}
+	if ok, _ := SandboxOK(in.Pod, in.Seen); !ok {
+		p.newSandbox()
+		return p.plan
+	}
+	p.sandbox = in.Seen.Sandboxes[0].ID
+	if p.restartAll() {
+		return p.plan
+	}
+	p.running()
+	return p.plan
+}
+
+// planner collects the plan of one step.
+type planner struct {
+	Input
+	plan    Plan
+	sandbox string // the one that serves; empty when it is yet to be made
+	grace   time.Duration
+}
+
+// start is a wish that may have to wait.
+type start struct {
+	container *v1.Container
+	kind      Kind
+}
+
+// newSandbox plans the end of all that is left and a sandbox to begin again in.
+func (p *planner) newSandbox() {
+	pod, attempt := p.Pod, uint32(0)
+	if len(p.Seen.Sandboxes) > 0 {
+		attempt = p.Seen.Sandboxes[0].Attempt + 1
+	}
+	starts, wanted := p.firstStarts(attempt)
+	wanted = wanted && pod.DeletionTimestamp == nil
+	if wanted || p.Seen.Running() {
+		p.stopAll()
+	}
+	if !wanted {
+		return
+	}
+	p.pruneInits(true)
+	why := ""
+	if attempt > 0 && !p.networkChanged() {
+		why = "Pod sandbox changed, it will be killed and re-created."
+	}
+	p.do(Action{Verb: RunSandbox, Attempt: attempt, Vital: true, Why: why})
+	for _, s := range starts {
+		p.start(s)
+	}
+}
+
+func (p *planner) networkChanged() bool {
+	_, why := SandboxOK(p.Pod, p.Seen)
+	return why == SandboxNetwork
+}
+
+// firstStarts is what begins in a new sandbox, and whether there is any point in having one.
+func (p *planner) firstStarts(attempt uint32) (starts []start, wanted bool) {
+	pod := p.Pod
+	if pod.Spec.RestartPolicy == v1.RestartPolicyNever && attempt > 0 && len(p.Seen.Containers) > 0 {
+		return nil, false
+	}
+	everCreated := false
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		seen := p.Seen.Newest(c.Name)
+		everCreated = everCreated || seen != nil
+		if seen != nil && seen.State == runtime.Exited && seen.ExitCode == 0 && policyOf(pod, c) == v1.RestartPolicyOnFailure {
+			continue
+		}
+		starts = append(starts, start{c, Regular})
+	}
+	if len(starts) == 0 && everCreated {
+		return nil, false
+	}
+	if inits := pod.Spec.InitContainers; len(inits) > 0 {
+		return []start{{&inits[0], InitKind(&inits[0])}}, true
+	}
+	return starts, true
+}
+
+// running plans for a pod whose sandbox serves.
+func (p *planner) running() {
+	var stops []Action
+	var starts []start
+	for i := range p.Pod.Spec.EphemeralContainers {
+		c := (*v1.Container)(&p.Pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
+		if p.Seen.Newest(c.Name) == nil {
+			starts = append(starts, start{c, Ephemeral})
+		}
+	}
+	inits := p.inits()
+	if inits.failed {
+		p.stopAll()
+		return
+	}
+	stops = append(stops, inits.stops...)
+	starts = append(starts, inits.starts...)
+	if inits.done {
+		kept := 0
+		var regular []start
+		for i := range p.Pod.Spec.Containers {
+			c := &p.Pod.Spec.Containers[i]
+			stop, again, keep := p.regular(c)
+			if stop != nil {
+				stops = append(stops, *stop)
+			}
+			if again {
+				regular = append(regular, start{c, Regular})
+			}
+			if keep {
+				kept++
+			}
+		}
+		if kept == 0 && len(regular) == 0 && !p.pending(stops) {
+			p.stopAll()
+			return
+		}
+		starts = append(starts, regular...)
+	}
+	p.plan.Stops = stops
+	if len(starts) > 0 {
+		p.pruneInits(false)
+	}
+	for _, s := range starts {
+		p.start(s)
+	}
+}
+
+// pending says that one of these stops concerns a regular container: until it has ended the pod goes on.
+func (p *planner) pending(stops []Action) bool {
+	for _, s := range stops {
+		if s.Kind == Regular {
+			return true
+		}
+	}
+	return false
+}
+
+// regular decides about one regular container of a pod that is initialised.
+func (p *planner) regular(c *v1.Container) (stop *Action, again, keep bool) {
+	seen := p.Seen.Newest(c.Name)
+	if seen == nil || seen.State != runtime.Running {
+		again = Restarts(p.Pod, c, seen)
+		if seen != nil && seen.State == runtime.Unknown {
+			stop = p.stopOne(seen, Regular, p.grace, "Container "+c.Name+" is in an unknown state, it will be stopped")
+		}
+		return stop, again, false
+	}
+	why, grace, again := p.unfit(c, seen, Regular)
+	if why == "" {
+		return nil, false, true
+	}
+	stop = p.stopOne(seen, Regular, grace, why)
+	return stop, again && p.Pod.DeletionTimestamp == nil, false
+}
+
+// unfit says why a running container must end, and whether another one takes its place.
+func (p *planner) unfit(c *v1.Container, seen *runtime.Container, kind Kind) (why string, grace time.Duration, again bool) {
+	name := "Container " + c.Name
+	if kind == Sidecar {
+		name = "Init container " + c.Name
+	}
+	res := p.ProbeResults[seen.ID]
+	restarts := kind == Sidecar || policyOf(p.Pod, c) != v1.RestartPolicyNever
+	tail := ", will be restarted"
+	if !restarts || kind == Sidecar {
+		tail = ""
+	}
+	switch {
+	case seen.Hash() != "" && seen.Hash() != Hash(c):
+		if kind != Sidecar {
+			tail = ", will be restarted"
+		}
+		return name + " definition changed" + tail, p.grace, true
+	case res.Liveness == runtime.Failing:
+		return name + " failed liveness probe" + tail, p.probeGrace(c.LivenessProbe), restarts
+	case res.Startup == runtime.Failing:
+		return name + " failed startup probe" + tail, p.probeGrace(c.StartupProbe), restarts
+	}
+	return "", 0, false
+}
+
+func (p *planner) probeGrace(probe *v1.Probe) time.Duration {
+	if p.Pod.DeletionGracePeriodSeconds == nil && probe != nil && probe.TerminationGracePeriodSeconds != nil {
+		return max(MinGrace, time.Duration(*probe.TerminationGracePeriodSeconds)*time.Second)
+	}
+	return p.grace
+}
+
+// start asks for a container, unless it ended too short a time ago.
+func (p *planner) start(s start) {
+	name := s.container.Name
+	seen := p.Seen.Newest(name)
+	attempt := uint32(0)
+	if seen != nil {
+		attempt = uint32(seen.Restarts) + 1
+	}
+	finished := p.lastEnd(name)
+	a := Action{Verb: StartContainer, Container: name, Kind: s.kind, Attempt: attempt, Vital: s.kind == Init}
+	if !finished.IsZero() {
+		next, until := p.Backoff[name].next(backoffKey(s.container), finished, p.Now)
+		if until.After(p.Now) {
+			p.wait(s.container, next, until)
+			return
+		}
+		a.Backoff = next
+	}
+	p.do(a)
+}
+
+// lastEnd is when the newest instance that ended did so, zero when none has.
+func (p *planner) lastEnd(name string) time.Time {
+	for i := range p.Seen.Containers {
+		if c := &p.Seen.Containers[i]; c.Name == name && c.State == runtime.Exited {
+			return c.Finished
+		}
+	}
+	return time.Time{}
+}
+
+func (p *planner) wait(c *v1.Container, b Backoff, until time.Time) {
+	if p.plan.Waiting == nil {
+		p.plan.Waiting = map[string]runtime.Waiting{}
+	}
+	p.plan.Waiting[c.Name] = runtime.Waiting{
+		Reason:  "CrashLoopBackOff",
+		Message: "back-off " + b.Delay.String() + " restarting failed container=" + c.Name + " pod=" + fullName(p.Pod),
+		Until:   until,
+	}
+	if p.plan.RetryAt.IsZero() || until.Before(p.plan.RetryAt) {
+		p.plan.RetryAt = until
+	}
+}
+
+// stopAll ends all that runs. With nothing seen it plans nothing.
+func (p *planner) stopAll() {
+	p.plan.Stops = Stop(p.Pod, p.Seen, p.grace)
+}
+
+func (p *planner) do(a Action) { p.plan.Actions = append(p.plan.Actions, a) }
+
+func (p *planner) stopOne(c *runtime.Container, kind Kind, grace time.Duration, why string) *Action {
+	return &Action{Verb: StopContainer, ID: c.ID, Container: c.Name, Kind: kind, Grace: max(grace, MinGrace), Why: why}
+}
+
+// pruneInits forgets old instances of init containers: all but the newest, or all of them when they begin again.
+func (p *planner) pruneInits(all bool) {
+	for i := range p.Pod.Spec.InitContainers {
+		first := true
+		for j := range p.Seen.Containers {
+			c := &p.Seen.Containers[j]
+			if c.Name != p.Pod.Spec.InitContainers[i].Name {
+				continue
+			}
+			keep := first && !all
+			first = false
+			if keep || c.State == runtime.Running || c.State == runtime.Created {
+				continue
+			}
+			p.do(Action{Verb: RemoveContainer, ID: c.ID, Container: c.Name, Kind: Init, Logs: true})
+		}
+	}
+}
+
+// restartAll plans the removal of every instance after a container ended in a way that asks for it (KEP-5532). The ones
+// that asked go last: should the work be cut short, they still ask.
+func (p *planner) restartAll() bool {
+	asks := map[string]bool{}
+	for _, c := range specContainers(p.Pod) {
+		seen := p.Seen.Newest(c.Name)
+		if seen != nil && seen.State == runtime.Exited && seen.SandboxID == p.sandbox && RestartsAll(c, seen.ExitCode) {
+			asks[c.Name] = true
+		}
+	}
+	if len(asks) == 0 || p.Pod.DeletionTimestamp != nil {
+		return false
+	}
+	for _, source := range []bool{false, true} {
+		for _, regular := range []bool{true, false} {
+			p.reset(func(name string, kind Kind) bool { return asks[name] == source && (kind == Regular) == regular })
+		}
+	}
+	return true
+}
+
+func (p *planner) reset(which func(name string, kind Kind) bool) {
+	for i := range p.Seen.Containers {
+		c := &p.Seen.Containers[i]
+		spec, kind := Find(p.Pod, c.Name)
+		if spec == nil || kind == Ephemeral || !which(c.Name, kind) {
+			continue
+		}
+		if c.State == runtime.Running || c.State == runtime.Unknown {
+			stop := p.stopOne(c, kind, MinGrace, "Stopping container "+c.Name+" to restart all containers")
+			p.plan.Stops = append(p.plan.Stops, *stop)
+		}
+		p.do(Action{Verb: RemoveContainer, ID: c.ID, Container: c.Name, Kind: kind, Vital: true})
+	}
+}
