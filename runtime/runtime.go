@@ -86,6 +86,21 @@ type Waiting struct {
 	Until           time.Time // when it is tried again; zero when that is not known
 }
 
+// WaitingError is an error that keeps a container from running, in the words its pod's status shows.
+type WaitingError struct {
+	Waiting
+	Err error // what happened; nil when Message says all
+}
+
+func (e *WaitingError) Error() string {
+	if e.Message == "" {
+		return e.Reason
+	}
+	return e.Reason + ": " + e.Message
+}
+
+func (e *WaitingError) Unwrap() error { return e.Err }
+
 // State of a container. The zero value is Unknown: the engine cannot tell.
 type State uint8
 
