@@ -1,0 +1,119 @@
+package bed
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+)
+
+// newState chooses the network of a new bed, beside all networks this machine has.
+func newState(dir string) (state, error) {
+	links, err := net.Interfaces()
+	if err != nil {
+		return state{}, fmt.Errorf("list network interfaces: %w", err)
+	}
+	var names []string
+	for _, l := range links {
+		names = append(names, l.Name)
+	}
+	// The routes of every table include the networks of the interfaces.
+	routes, err := output(context.Background(), nil, "ip", "-4", "-o", "route", "show", "table", "all")
+	if err != nil {
+		return state{}, err
+	}
+	bridge, subnet, err := chooseNetwork(key(dir), names, prefixes(routes))
+	return state{Bridge: bridge, Subnet: subnet.String()}, err
+}
+
+// prefixes finds the IPv4 networks and addresses in a listing of routes.
+func prefixes(listing string) []netip.Prefix {
+	var found []netip.Prefix
+	for _, word := range strings.Fields(listing) {
+		if p, err := netip.ParsePrefix(word); err == nil {
+			found = append(found, p)
+		} else if a, err := netip.ParseAddr(word); err == nil && a.Is4() {
+			found = append(found, netip.PrefixFrom(a, 32))
+		}
+	}
+	return found
+}
+
+// chooseNetwork picks a bridge name and a network of 1024 addresses out of 10.192.0.0/10. Where the search
+// begins depends on key, so that two beds made at once are not after the same.
+func chooseNetwork(key string, links []string, taken []netip.Prefix) (string, netip.Prefix, error) {
+	taken = withoutDefault(taken)
+	bridge := uniqueName("kk-"+key, links)
+	const blocks = 1 << 12 // networks of size /22 in a /10
+	var first uint32
+	for _, c := range []byte(key) {
+		first = first*31 + uint32(c)
+	}
+	for i := range uint32(blocks) {
+		subnet := block((first + i) % blocks)
+		if !overlaps(subnet, taken) {
+			return bridge, subnet, nil
+		}
+	}
+	return "", netip.Prefix{}, errors.New("choose a network: all of 10.192.0.0/10 is in use on this machine")
+}
+
+// block is the n-th network of size /22 in 10.192.0.0/10.
+func block(n uint32) netip.Prefix {
+	var a [4]byte
+	binary.BigEndian.PutUint32(a[:], 10<<24|192<<16|n<<10)
+	return netip.PrefixFrom(netip.AddrFrom4(a), 22)
+}
+
+func overlaps(p netip.Prefix, others []netip.Prefix) bool {
+	for _, o := range others {
+		if p.Overlaps(o) {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutDefault leaves out 0.0.0.0/0, which overlaps everything and says nothing.
+func withoutDefault(all []netip.Prefix) []netip.Prefix {
+	var kept []netip.Prefix
+	for _, p := range all {
+		if p.Bits() > 0 {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// uniqueName varies a name of an interface until nobody has it.
+func uniqueName(name string, taken []string) string {
+	for i := 0; ; i++ {
+		candidate := name
+		if i > 0 {
+			candidate = fmt.Sprintf("%s-%d", name, i)
+		}
+		free := true
+		for _, t := range taken {
+			free = free && t != candidate
+		}
+		if free {
+			return candidate
+		}
+	}
+}
+
+// enableForwarding lets this machine route for its pods.
+func enableForwarding() error {
+	const knob = "/proc/sys/net/ipv4/ip_forward"
+	if now, err := os.ReadFile(knob); err == nil && strings.TrimSpace(string(now)) == "1" {
+		return nil
+	}
+	if err := os.WriteFile(knob, []byte("1"), 0o644); err != nil {
+		return fmt.Errorf("enable forwarding for pods: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+// Bed runs a private containerd for tests and the demo. See package bed.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/kubeletkit/kubeletkit/test/bed"
+)
+
+const usage = `usage: bed COMMAND [--dir D] [NAME...]
+
+  tools [NAME...]  build the tools (default: containerd, runc, crictl) into the user's cache
+  up               install and build what is missing, start containerd, import the images
+  down             remove all pods and stop containerd; images stay
+  stop, start      stop containerd under its pods; start it again
+  clean            remove everything, with the directory
+  images           build the images and import them into a running bed
+  env              print the lines that make crictl talk to this bed, for eval in a shell
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bed:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		fmt.Print(usage)
+		return nil
+	}
+	flags := flag.NewFlagSet("bed", flag.ContinueOnError)
+	dir := flags.String("dir", ".run/bed", "directory of the bed")
+	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	b, err := bed.Open(*dir)
+	if err != nil {
+		return err
+	}
+	b.Log = os.Stderr
+	switch args[0] {
+	case "tools":
+		return tools(ctx, flags.Args())
+	case "up":
+		return b.Up(ctx)
+	case "down":
+		return b.Down(ctx)
+	case "stop":
+		return b.Stop(ctx)
+	case "start":
+		return b.Start(ctx)
+	case "clean":
+		return b.Clean(ctx)
+	case "images":
+		return b.BuildImages(ctx)
+	case "env":
+		fmt.Printf("export CONTAINER_RUNTIME_ENDPOINT=%s\nexport PATH=%s:$PATH\n", b.Endpoint(), bed.BinDir())
+		return nil
+	}
+	return fmt.Errorf("unknown command %q\n%s", args[0], usage)
+}
+
+func tools(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		names = bed.RuntimeTools
+	}
+	_, err := bed.EnsureTools(ctx, os.Stderr, names...)
+	return err
+}
