@@ -1,0 +1,147 @@
+package status
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/runtime/plan"
+)
+
+// Requests is what a pod takes of a node: the sum of its containers or, where that is more, what its init containers
+// need one after the other beside the sidecars started before; replaced by requests of the pod itself; plus overhead.
+func Requests(pod *v1.Pod) v1.ResourceList {
+	sum := aggregate(pod, func(c *v1.Container) v1.ResourceList { return c.Resources.Requests })
+	if pod.Spec.Resources != nil {
+		override(sum, pod.Spec.Resources.Requests)
+	}
+	add(sum, pod.Spec.Overhead)
+	return sum
+}
+
+// limits is the same of limits. Overhead adds to a limit, and makes none.
+func limits(pod *v1.Pod) v1.ResourceList {
+	sum := aggregate(pod, func(c *v1.Container) v1.ResourceList { return c.Resources.Limits })
+	if pod.Spec.Resources != nil {
+		override(sum, pod.Spec.Resources.Limits)
+	}
+	for name, q := range pod.Spec.Overhead {
+		if _, limited := sum[name]; limited {
+			add(sum, v1.ResourceList{name: q})
+		}
+	}
+	return sum
+}
+
+func aggregate(pod *v1.Pod, of func(*v1.Container) v1.ResourceList) v1.ResourceList {
+	sum, sidecars, initPeak := v1.ResourceList{}, v1.ResourceList{}, v1.ResourceList{}
+	for i := range pod.Spec.Containers {
+		add(sum, of(&pod.Spec.Containers[i]))
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if plan.InitKind(c) == plan.Sidecar {
+			add(sum, of(c))
+			add(sidecars, of(c))
+			raise(initPeak, sidecars)
+			continue
+		}
+		during := sidecars.DeepCopy()
+		add(during, of(c))
+		raise(initPeak, during)
+	}
+	raise(sum, initPeak)
+	return sum
+}
+
+func add(sum, more v1.ResourceList) {
+	for name, q := range more {
+		was := sum[name].DeepCopy()
+		was.Add(q)
+		sum[name] = was
+	}
+}
+
+func raise(to, other v1.ResourceList) {
+	for name, q := range other {
+		if was, ok := to[name]; !ok || q.Cmp(was) > 0 {
+			to[name] = q.DeepCopy()
+		}
+	}
+}
+
+func override(sum, podLevel v1.ResourceList) {
+	for name, q := range podLevel {
+		if podLevelName(name) {
+			sum[name] = q.DeepCopy()
+		}
+	}
+}
+
+// podLevelName says whether a resource may be asked for by the pod as a whole.
+func podLevelName(name v1.ResourceName) bool {
+	return name == v1.ResourceCPU || name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
+}
+
+func podLevel(r *v1.ResourceRequirements) bool {
+	if r == nil {
+		return false
+	}
+	for _, list := range []v1.ResourceList{r.Requests, r.Limits} {
+		for name := range list {
+			if podLevelName(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// setResources tells what the pod as a whole was given.
+func setResources(s *v1.PodStatus, pod *v1.Pod) {
+	requests, limits := Requests(pod), limits(pod)
+	if len(requests) > 0 {
+		s.AllocatedResources = requests
+	}
+	if pod.Spec.Resources != nil || len(requests)+len(limits) > 0 {
+		s.Resources = new(v1.ResourceRequirements)
+		if pod.Spec.Resources != nil {
+			s.Resources = pod.Spec.Resources.DeepCopy()
+		}
+		s.Resources.Requests, s.Resources.Limits = requests.DeepCopy(), limits
+	}
+}
+
+// containerResources is what a container was given; of one that runs, cpu and the memory limit as the kernel has them.
+// A value that the kernel rounded stays as the spec wrote it.
+func containerResources(c *v1.Container, seen *runtime.Container) *v1.ResourceRequirements {
+	out := c.Resources.DeepCopy()
+	kernel := seen.Resources
+	if seen.State != runtime.Running || kernel == nil {
+		return out
+	}
+	if out.Requests != nil && kernel.CPUShares > 0 && kernel.CPUShares != shares(out.Requests.Cpu().MilliValue()) {
+		milli := (kernel.CPUShares*1000 + 1023) / 1024
+		out.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(milli, resource.DecimalSI)
+	}
+	if out.Limits != nil && kernel.CPUQuota > 0 && kernel.CPUPeriod > 0 &&
+		kernel.CPUQuota != quota(out.Limits.Cpu().MilliValue(), kernel.CPUPeriod) {
+		out.Limits[v1.ResourceCPU] = *resource.NewMilliQuantity(kernel.CPUQuota*1000/kernel.CPUPeriod, resource.DecimalSI)
+	}
+	if out.Limits != nil && kernel.Memory > 0 && kernel.Memory != out.Limits.Memory().Value() {
+		out.Limits[v1.ResourceMemory] = *resource.NewQuantity(kernel.Memory, resource.BinarySI)
+	}
+	return out
+}
+
+// The least the kernel takes: shares and, in microseconds, a quota.
+const (
+	minShares = 2
+	minQuota  = 1000
+)
+
+func shares(milli int64) int64 { return max(milli*1024/1000, minShares) }
+
+func quota(milli, period int64) int64 { return max(milli*period/1000, minQuota) }
