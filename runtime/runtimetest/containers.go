@@ -107,6 +107,9 @@ func (e *Engine) UpdateContainer(ctx context.Context, id string, r runtime.Resou
 // StopContainer waits on the clock of package time.
 func (e *Engine) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	return doErr(ctx, e, Call{Method: "StopContainer", ID: id}, func() error {
+		if grace <= 0 {
+			return ignoreNotFound(e.Exit(id, killed))
+		}
 		ended := e.signal(id)
 		if ended == nil {
 			return nil
