@@ -39,19 +39,21 @@ func bare(s *v1.PodStatus) v1.PodStatus {
 
 // legal refuses a move that cannot be true: a container that ended for good does not run or wait again.
 func legal(pod *v1.Pod, from, to *v1.PodStatus) error {
+	if pod.Spec.RestartPolicy == v1.RestartPolicyAlways || couldRestartAll(pod) {
+		return nil
+	}
 	for c := range restartables(pod) {
-		for _, l := range [][2][]v1.ContainerStatus{
-			{from.InitContainerStatuses, to.InitContainerStatuses},
-			{from.ContainerStatuses, to.ContainerStatuses},
-		} {
-			was, is := lookup(l[0], c.Name), lookup(l[1], c.Name)
-			if was == nil || is == nil || was.State.Terminated == nil || is.State.Terminated != nil {
-				continue
-			}
-			if !plan.RestartsAfter(pod, c, was.State.Terminated.ExitCode) && !couldRestartAll(pod) {
-				return fmt.Errorf("container %s ended with exit code %d for good and cannot be shown as not ended",
-					c.Name, was.State.Terminated.ExitCode)
-			}
+		was := find(from.ContainerStatuses, c.Name).State.Terminated
+		is := lookup(to.ContainerStatuses, c.Name)
+		if is == nil {
+			was = find(from.InitContainerStatuses, c.Name).State.Terminated
+			is = lookup(to.InitContainerStatuses, c.Name)
+		}
+		if was == nil || is == nil || is.State.Terminated != nil || plan.RestartsAfter(pod, c, was.ExitCode) {
+			continue
+		}
+		if was.ExitCode == 0 || pod.Spec.RestartPolicy != v1.RestartPolicyOnFailure {
+			return fmt.Errorf("container %s ended for good with exit code %d and is shown as not ended", c.Name, was.ExitCode)
 		}
 	}
 	return nil
