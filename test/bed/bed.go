@@ -67,7 +67,7 @@ func (b *Bed) Up(ctx context.Context) error {
 	if err := EnsurePackages(ctx, b.Log); err != nil {
 		return err
 	}
-	if _, err := EnsureTools(ctx, b.Log, RuntimeTools...); err != nil {
+	if _, err := EnsureTools(ctx, b.Log, RuntimeTools()...); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(b.dir, 0o755); err != nil {
@@ -108,7 +108,7 @@ func (b *Bed) Start(ctx context.Context) error {
 	if b.running() != 0 {
 		return b.Answers(ctx)
 	}
-	s, err := b.load()
+	s, err := b.load(ctx)
 	if err != nil {
 		return err
 	}
@@ -228,11 +228,11 @@ type state struct {
 }
 
 // load reads the state, or makes a new bed's.
-func (b *Bed) load() (state, error) {
+func (b *Bed) load(ctx context.Context) (state, error) {
 	var s state
 	data, err := os.ReadFile(b.path("bed.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		if s, err = newState(b.dir); err != nil {
+		if s, err = newState(ctx, b.dir); err != nil {
 			return s, err
 		}
 		return s, b.save(s)

@@ -20,7 +20,7 @@ func (b *Bed) RemovePods(ctx context.Context) error {
 		return fmt.Errorf("list pods: %w", err)
 	}
 	var errs []error
-	for _, id := range strings.Fields(ids) {
+	for id := range strings.FieldsSeq(ids) {
 		if _, err := b.crictl(ctx, "rmp", "--force", id); err != nil {
 			errs = append(errs, fmt.Errorf("remove pod: %w", err))
 		}
@@ -31,16 +31,16 @@ func (b *Bed) RemovePods(ctx context.Context) error {
 // Clean removes everything the bed ever made: pods, processes, mounts, network, and the directory itself.
 // It refuses a directory that is no bed; one that does not exist is clean.
 func (b *Bed) Clean(ctx context.Context) error {
-	if os.Geteuid() != 0 {
-		return ErrNotRoot
-	}
 	if _, err := os.Stat(b.path("bed.json")); errors.Is(err, fs.ErrNotExist) {
 		if entries, err := os.ReadDir(b.dir); err == nil && len(entries) > 0 {
 			return fmt.Errorf("clean %s: this directory is no bed", b.dir)
 		}
 		return nil
 	}
-	s, err := b.load()
+	if os.Geteuid() != 0 {
+		return ErrNotRoot
+	}
+	s, err := b.load(ctx)
 	if err != nil {
 		return err
 	}
@@ -76,6 +76,9 @@ func (b *Bed) Clean(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := removeRules(ctx, s.Bridge); err != nil {
+		return err
+	}
 	leases, _ := filepath.Glob("/var/lib/cni/results/" + s.Bridge + "-*") // the pattern is well-formed
 	for _, path := range append(leases, socketDir(b.dir), b.dir) {
 		if err := os.RemoveAll(path); err != nil {
@@ -96,6 +99,41 @@ func (b *Bed) deleteContainers(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// removeRules takes away the masquerading of a network's pods.
+func removeRules(ctx context.Context, network string) error {
+	rules, err := output(ctx, nil, "iptables-save", "-t", "nat")
+	if err != nil {
+		return err
+	}
+	undo := undoRules(rules, network)
+	if undo == "" {
+		return nil
+	}
+	_, err = output(ctx, []byte(undo), "iptables-restore", "--noflush")
+	return err
+}
+
+// undoRules turns a saved nat table into commands that remove the rules of a network, which carry its name
+// in a comment, and the chains they lead to.
+func undoRules(saved, network string) string {
+	var rules, chains strings.Builder
+	for line := range strings.Lines(saved) {
+		added, ok := strings.CutPrefix(line, "-A ")
+		if !ok || !strings.Contains(line, `name: \"`+network+`\"`) {
+			continue
+		}
+		rules.WriteString("-D " + added)
+		f := strings.Fields(line)
+		if chain := f[len(f)-1]; strings.HasPrefix(chain, "CNI-") {
+			fmt.Fprintf(&chains, "-F %[1]s\n-X %[1]s\n", chain)
+		}
+	}
+	if rules.Len() == 0 {
+		return ""
+	}
+	return "*nat\n" + rules.String() + chains.String() + "COMMIT\n"
 }
 
 // unmountUnder takes away all mounts below a directory, the deepest first.

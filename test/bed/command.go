@@ -15,6 +15,16 @@ func environ() []string {
 	return append(os.Environ(), "PATH="+BinDir()+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
 }
 
+// Env is what a shell or a test needs to reach this bed, as NAME=value: the address of the CRI, a
+// configuration for crictl, and a PATH with the built tools.
+func (b *Bed) Env() []string {
+	return []string{
+		"CONTAINER_RUNTIME_ENDPOINT=" + b.Endpoint(),
+		"CRI_CONFIG_FILE=" + b.path("crictl.yaml"),
+		"PATH=" + BinDir() + ":" + os.Getenv("PATH"),
+	}
+}
+
 // output runs a command and returns what it printed; an error carries what it complained about.
 func output(ctx context.Context, stdin []byte, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -42,7 +52,7 @@ func lookPath(name string) string {
 }
 
 func (b *Bed) crictl(ctx context.Context, args ...string) (string, error) {
-	global := []string{"--runtime-endpoint", b.Endpoint(), "--image-endpoint", b.Endpoint(), "--timeout", "1m"}
+	global := []string{"--config", b.path("crictl.yaml")}
 	return output(ctx, nil, "crictl", append(global, args...)...)
 }
 

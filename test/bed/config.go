@@ -65,32 +65,42 @@ const networkText = `{
 }
 `
 
-// render fills in the two files for a bed in dir.
-func render(dir string, s state) (config, network string, err error) {
+const crictlText = `runtime-endpoint: unix://{{.Dir}}/containerd.sock
+image-endpoint: unix://{{.Dir}}/containerd.sock
+timeout: 60
+`
+
+// render fills in the files for a bed in dir, by their names.
+func render(dir string, s state) (map[string]string, error) {
 	values := struct {
 		state
 		Dir, Sockets, Pause string
 	}{s, dir, socketDir(dir), images.Pause}
-	fill := func(text string) string {
-		var out strings.Builder
-		if err == nil {
-			err = template.Must(template.New("").Parse(text)).Execute(&out, values)
-		}
-		return out.String()
+	files := map[string]string{
+		"containerd.toml":     configText,
+		"cni/10-bed.conflist": networkText,
+		"crictl.yaml":         crictlText,
 	}
-	return fill(configText), fill(networkText), err
+	for name, text := range files {
+		var out strings.Builder
+		if err := template.Must(template.New(name).Parse(text)).Execute(&out, values); err != nil {
+			return nil, err
+		}
+		files[name] = out.String()
+	}
+	return files, nil
 }
 
-// writeConfig writes the files containerd reads when it starts.
+// writeConfig writes the files containerd and crictl read.
 func (b *Bed) writeConfig(s state) error {
-	config, network, err := render(b.dir, s)
+	files, err := render(b.dir, s)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(socketDir(b.dir), 0o700); err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"containerd.toml": config, "cni/10-bed.conflist": network} {
+	for name, text := range files {
 		if err := os.MkdirAll(filepath.Dir(b.path(name)), 0o755); err != nil {
 			return err
 		}

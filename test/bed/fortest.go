@@ -13,50 +13,51 @@ import (
 // or else kubeletkit-bed among the temporary files, which is left running for the next test run. A test
 // must use names of its own and remove its pods, and must not stop this containerd; see [Private] for that.
 // Without root the test is skipped.
-func ForTest(t testing.TB) *Bed {
-	t.Helper()
+func ForTest(tb testing.TB) *Bed {
+	tb.Helper()
 	dir := os.Getenv("KUBELETKIT_BED")
 	if dir == "" {
 		dir = filepath.Join(os.TempDir(), "kubeletkit-bed")
 	}
-	return up(t, dir)
+	return up(tb, dir)
 }
 
 // Private gives a bed to this test alone, to stop and kill as it likes. It is cleaned when the test ends.
 // Without root the test is skipped.
-func Private(t testing.TB) *Bed {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "kubeletkit-bed-")
+func Private(tb testing.TB) *Bed {
+	tb.Helper()
+	// Not TempDir of the test: its name is too long for a socket, and it cannot be removed before Clean.
+	dir, err := os.MkdirTemp("", "kubeletkit-bed-") //nolint:usetesting // see above
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	b, err := Open(dir)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := b.Clean(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
+	tb.Cleanup(func() {
+		if err := b.Clean(context.WithoutCancel(tb.Context())); err != nil {
+			tb.Error(err)
 		}
 		os.RemoveAll(dir)
 	})
-	return up(t, dir)
+	return up(tb, dir)
 }
 
-func up(t testing.TB, dir string) *Bed {
-	t.Helper()
+func up(tb testing.TB, dir string) *Bed {
+	tb.Helper()
 	b, err := Open(dir)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	b.Log = t.Output()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute) // cold, the tools are built
+	b.Log = tb.Output()
+	ctx, cancel := context.WithTimeout(tb.Context(), 15*time.Minute) // cold, the tools are built
 	defer cancel()
 	switch err := b.Up(ctx); {
 	case errors.Is(err, ErrNotRoot):
-		t.Skip("no container runtime for this test: ", err)
+		tb.Skip("no container runtime for this test: ", err)
 	case err != nil:
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b
 }

@@ -8,11 +8,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 )
 
 // newState chooses the network of a new bed, beside all networks this machine has.
-func newState(dir string) (state, error) {
+func newState(ctx context.Context, dir string) (state, error) {
 	links, err := net.Interfaces()
 	if err != nil {
 		return state{}, fmt.Errorf("list network interfaces: %w", err)
@@ -22,7 +23,7 @@ func newState(dir string) (state, error) {
 		names = append(names, l.Name)
 	}
 	// The routes of every table include the networks of the interfaces.
-	routes, err := output(context.Background(), nil, "ip", "-4", "-o", "route", "show", "table", "all")
+	routes, err := output(ctx, nil, "ip", "-4", "-o", "route", "show", "table", "all")
 	if err != nil {
 		return state{}, err
 	}
@@ -33,7 +34,7 @@ func newState(dir string) (state, error) {
 // prefixes finds the IPv4 networks and addresses in a listing of routes.
 func prefixes(listing string) []netip.Prefix {
 	var found []netip.Prefix
-	for _, word := range strings.Fields(listing) {
+	for word := range strings.FieldsSeq(listing) {
 		if p, err := netip.ParsePrefix(word); err == nil {
 			found = append(found, p)
 		} else if a, err := netip.ParseAddr(word); err == nil && a.Is4() {
@@ -46,7 +47,8 @@ func prefixes(listing string) []netip.Prefix {
 // chooseNetwork picks a bridge name and a network of 1024 addresses out of 10.192.0.0/10. Where the search
 // begins depends on key, so that two beds made at once are not after the same.
 func chooseNetwork(key string, links []string, taken []netip.Prefix) (string, netip.Prefix, error) {
-	taken = withoutDefault(taken)
+	// The default route overlaps everything and says nothing.
+	taken = slices.DeleteFunc(slices.Clone(taken), func(p netip.Prefix) bool { return p.Bits() == 0 })
 	bridge := uniqueName("kk-"+key, links)
 	const blocks = 1 << 12 // networks of size /22 in a /10
 	var first uint32
@@ -55,7 +57,7 @@ func chooseNetwork(key string, links []string, taken []netip.Prefix) (string, ne
 	}
 	for i := range uint32(blocks) {
 		subnet := block((first + i) % blocks)
-		if !overlaps(subnet, taken) {
+		if !slices.ContainsFunc(taken, subnet.Overlaps) {
 			return bridge, subnet, nil
 		}
 	}
@@ -69,41 +71,13 @@ func block(n uint32) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4(a), 22)
 }
 
-func overlaps(p netip.Prefix, others []netip.Prefix) bool {
-	for _, o := range others {
-		if p.Overlaps(o) {
-			return true
-		}
-	}
-	return false
-}
-
-// withoutDefault leaves out 0.0.0.0/0, which overlaps everything and says nothing.
-func withoutDefault(all []netip.Prefix) []netip.Prefix {
-	var kept []netip.Prefix
-	for _, p := range all {
-		if p.Bits() > 0 {
-			kept = append(kept, p)
-		}
-	}
-	return kept
-}
-
 // uniqueName varies a name of an interface until nobody has it.
 func uniqueName(name string, taken []string) string {
-	for i := 0; ; i++ {
-		candidate := name
-		if i > 0 {
-			candidate = fmt.Sprintf("%s-%d", name, i)
-		}
-		free := true
-		for _, t := range taken {
-			free = free && t != candidate
-		}
-		if free {
-			return candidate
-		}
+	candidate := name
+	for i := 1; slices.Contains(taken, candidate); i++ {
+		candidate = fmt.Sprintf("%s-%d", name, i)
 	}
+	return candidate
 }
 
 // enableForwarding lets this machine route for its pods.

@@ -69,7 +69,7 @@ func endProcess(ctx context.Context, pid int, match func(args []string) bool, si
 	if err != nil {
 		return nil // gone
 	}
-	defer p.Release()
+	defer func() { _ = p.Release() }()
 	patience := time.After(10 * time.Second)
 	for match(arguments(pid)) {
 		if err := p.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {

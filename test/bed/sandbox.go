@@ -12,7 +12,7 @@ import (
 // themselves, refuse to lower oom_score_adj, and every sandbox dies there. If the first try fails, a
 // second is made with containerd told to live with that; a machine that can do without is not told.
 func (b *Bed) trySandbox(ctx context.Context) error {
-	s, err := b.load()
+	s, err := b.load(ctx)
 	if err != nil || s.Tried {
 		return err
 	}

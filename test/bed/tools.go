@@ -15,7 +15,7 @@ import (
 )
 
 // RuntimeTools are the tool modules a running bed needs.
-var RuntimeTools = []string{"containerd", "runc", "crictl"}
+func RuntimeTools() []string { return []string{"containerd", "runc", "crictl"} }
 
 // BinDir is where built tools lie: kubeletkit/bin in the user's cache.
 func BinDir() string { return filepath.Join(cacheDir(), "bin") }

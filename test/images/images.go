@@ -115,7 +115,7 @@ func busyboxRoot(ctx context.Context) (rootFS, error) {
 	}
 	root.addDir("root", 0o700)
 	root.addDir("tmp", 0o1777)
-	for _, name := range strings.Fields(string(list)) {
+	for name := range strings.FieldsSeq(string(list)) {
 		root.addLink("bin/"+name, "busybox")
 	}
 	root.addFile("bin/busybox", data, 0o755)

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-
 	"maps"
 	"path"
 	"slices"
@@ -25,7 +24,8 @@ type file struct {
 // rootFS is a root file system by slash-separated path without a leading slash.
 type rootFS map[string]file
 
-func (fs rootFS) addDir(name string, mode int64)            { fs[name] = file{dir: true, mode: mode} }
+func (fs rootFS) addDir(name string, mode int64) { fs[name] = file{dir: true, mode: mode} }
+
 func (fs rootFS) addLink(name, target string)               { fs[name] = file{link: target, mode: 0o777} }
 func (fs rootFS) addFile(name string, data []byte, m int64) { fs[name] = file{data: data, mode: m} }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/kubeletkit/kubeletkit/test/bed"
@@ -25,15 +26,16 @@ const usage = `usage: bed COMMAND [--dir D] [NAME...]
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bed:", err)
 		os.Exit(1)
 	}
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) == 0 {
+	if len(args) == 0 || strings.Contains(args[0], "help") {
 		fmt.Print(usage)
 		return nil
 	}
@@ -64,7 +66,10 @@ func run(ctx context.Context, args []string) error {
 	case "images":
 		return b.BuildImages(ctx)
 	case "env":
-		fmt.Printf("export CONTAINER_RUNTIME_ENDPOINT=%s\nexport PATH=%s:$PATH\n", b.Endpoint(), bed.BinDir())
+		for _, line := range b.Env() {
+			name, value, _ := strings.Cut(line, "=")
+			fmt.Printf("export %s='%s'\n", name, value)
+		}
 		return nil
 	}
 	return fmt.Errorf("unknown command %q\n%s", args[0], usage)
@@ -72,7 +77,7 @@ func run(ctx context.Context, args []string) error {
 
 func tools(ctx context.Context, names []string) error {
 	if len(names) == 0 {
-		names = bed.RuntimeTools
+		names = bed.RuntimeTools()
 	}
 	_, err := bed.EnsureTools(ctx, os.Stderr, names...)
 	return err
