@@ -1,0 +1,7 @@
+//go:build !unix
+
+package probe
+
+import "net"
+
+func dialer() *net.Dialer { return new(net.Dialer) }

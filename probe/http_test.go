@@ -1,0 +1,315 @@
+package probe_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubeletkit/kubeletkit/probe"
+)
+
+func TestHTTPByStatusCode(t *testing.T) {
+	for _, c := range []struct {
+		code int
+		want probe.Result
+	}{
+		{200, probe.Success}, {204, probe.Success}, {299, probe.Success},
+		{300, probe.Warning}, {302, probe.Warning}, {304, probe.Warning}, {399, probe.Warning}, // no Location: by the code (c029)
+		{400, probe.Failure}, {404, probe.Failure}, {500, probe.Failure}, {503, probe.Failure},
+	} {
+		t.Run(fmt.Sprint(c.code), func(t *testing.T) {
+			s := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(c.code) })
+			if got, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL}); got != c.want || err != nil {
+				t.Errorf("got %v, %q, %v; want %v", got, text, err, c.want)
+			}
+		})
+	}
+}
+
+func TestHTTPFailureNamesTheAddressAndNeverTheBody(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "secret", http.StatusInternalServerError) })
+	_, text, _ := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL + "/x?token=secret"})
+	if strings.Contains(text, "secret") || !strings.Contains(text, s.Listener.Addr().String()) || !strings.Contains(text, "500") {
+		t.Errorf("text %q", text)
+	}
+}
+
+func TestHTTPBody(t *testing.T) {
+	body := strings.Repeat("a", 10239) + "é and more"
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
+	res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL})
+	if res != probe.Success || err != nil || text != body[:10239]+"\uFFFD" {
+		t.Errorf("got %v, %d bytes, %v", res, len(text), err)
+	}
+}
+
+// Case c036, rows (1) to (6).
+func TestCase_c036_RequestHeaders(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		header http.Header
+		want   []string // sorted lines as they arrive
+		host   string   // empty: the address
+	}{
+		{"(1) defaults", nil, []string{"Accept: */*", "Connection: close", "User-Agent: kube-probe/1.37"}, ""},
+		{"(2) own User-Agent only", http.Header{"User-Agent": {"me"}}, []string{"Accept: */*", "Connection: close", "User-Agent: me"}, ""},
+		{"(2) empty User-Agent sends none", http.Header{"User-Agent": {""}}, []string{"Accept: */*", "Connection: close"}, ""},
+		{"(3) empty Accept sends none", http.Header{"Accept": {""}}, []string{"Connection: close", "User-Agent: kube-probe/1.37"}, ""},
+		{"(3) own Accept", http.Header{"Accept": {"text/plain"}}, []string{"Accept: text/plain", "Connection: close", "User-Agent: kube-probe/1.37"}, ""},
+		{"(4) Host is the request's", http.Header{"Host": {"web.example"}}, []string{"Accept: */*", "Connection: close", "User-Agent: kube-probe/1.37"}, "web.example"},
+		{"(5) both of two values", http.Header{"X-A": {"1", "2"}}, []string{"Accept: */*", "Connection: close", "User-Agent: kube-probe/1.37", "X-A: 1", "X-A: 2"}, ""},
+		{"(6) any letter case", http.Header{"accept": {""}, "user-agent": {"me"}, "hOST": {"h"}}, []string{"Connection: close", "User-Agent: me"}, "h"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var got []string
+			var host string
+			s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+				host = r.Host
+				for name, values := range r.Header {
+					for _, v := range values {
+						got = append(got, name+": "+v)
+					}
+				}
+				slices.Sort(got)
+			})
+			if res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL, Header: c.header}); res != probe.Success {
+				t.Fatal(res, text, err)
+			}
+			if want := cmp.Or(c.host, s.Listener.Addr().String()); host != want {
+				t.Errorf("host %q, want %q", host, want)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("headers %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestCase_c036_EachCheckHasItsOwnConnection(t *testing.T) {
+	seen := map[string]bool{}
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { seen[r.RemoteAddr] = true })
+	client := probe.Client()
+	for range 3 {
+		_, _, _ = probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL, Client: client})
+	}
+	if len(seen) != 3 {
+		t.Errorf("%d connections for 3 checks", len(seen))
+	}
+}
+
+func TestHTTPUsesNoProxy(t *testing.T) {
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
+	if tr, ok := probe.Client().Transport.(*http.Transport); !ok || tr.Proxy != nil {
+		t.Error("the client has a proxy")
+	}
+}
+
+func TestHTTPSWithAnyCertificate(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	if res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL}); res != probe.Success || text != "HTTP/2.0" {
+		t.Error(res, text, err)
+	}
+}
+
+// Case c028: another host name does not decide, and the warning shows where it would have gone.
+func TestCase_c028_RedirectToAnotherHostIsNotFollowed(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://example.invalid/ok", http.StatusFound)
+	})
+	res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL + "/health"})
+	if res != probe.Warning || err != nil || !strings.Contains(text, "https://example.invalid/ok") {
+		t.Error(res, text, err)
+	}
+}
+
+func TestCase_c029_RedirectWithinTheHost(t *testing.T) {
+	other := serve(t, func(http.ResponseWriter, *http.Request) {})
+	mux := http.NewServeMux()
+	mux.Handle("/good", http.RedirectHandler("/ok", http.StatusFound))
+	mux.Handle("/bad", http.RedirectHandler("/fails", http.StatusMovedPermanently))
+	mux.Handle("/loop", http.RedirectHandler("/loop", http.StatusFound))
+	mux.Handle("/port", http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	mux.HandleFunc("/ok", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("/fails", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	for n := range 12 {
+		next := fmt.Sprintf("/hop%d", n-1)
+		if n == 0 {
+			next = "/ok"
+		}
+		mux.Handle(fmt.Sprintf("/hop%d", n), http.RedirectHandler(next, http.StatusFound))
+	}
+	s := serve(t, mux.ServeHTTP)
+	for path, want := range map[string]probe.Result{
+		"/good": probe.Success, "/bad": probe.Failure, "/loop": probe.Failure, "/port": probe.Success,
+		"/hop8": probe.Success, "/hop9": probe.Failure, // the tenth redirect is one too many
+	} {
+		if res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL + path}); res != want || err != nil {
+			t.Errorf("%s: got %v, %q, %v; want %v", path, res, text, err, want)
+		}
+	}
+}
+
+// Case c030: what cannot be followed is a failure that says it is about a redirect, within one deadline.
+func TestCase_c030_RedirectToHTTPSWhereNobodyListens(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://"+deadAddr(t)+"/x", http.StatusMovedPermanently)
+	})
+	res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL})
+	if res != probe.Failure || err != nil || !strings.HasPrefix(text, "redirected to https://") {
+		t.Error(res, text, err)
+	}
+}
+
+func TestCase_c030_OneDeadlineCoversBothRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := pipeServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(700 * time.Millisecond)
+			if r.URL.Path == "/" {
+				http.Redirect(w, r, "/second", http.StatusFound)
+			}
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		res, text, err := probe.HTTP(ctx, probe.HTTPTarget{URL: "http://pod/", Client: client})
+		if took := time.Since(start); res != probe.Failure || err != nil || took != time.Second || !strings.Contains(text, "redirected to http://pod/second") {
+			t.Error(res, text, err, took)
+		}
+	})
+}
+
+func TestHTTPDeadline(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		handler http.HandlerFunc
+		want    probe.Result
+		err     error
+	}{
+		{"before the head is a failure", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, probe.Failure, nil},
+		{"within the body gives no answer", func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}, probe.Unknown, context.DeadlineExceeded},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := pipeServer(t, c.handler)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				start := time.Now()
+				res, text, err := probe.HTTP(ctx, probe.HTTPTarget{URL: "http://pod/", Client: client})
+				if res != c.want || !errors.Is(err, c.err) || time.Since(start) != time.Second {
+					t.Error(res, text, err, time.Since(start))
+				}
+			})
+		})
+	}
+}
+
+func TestHTTPNoConnectionIsAFailureThatNamesTheAddress(t *testing.T) {
+	addr := deadAddr(t)
+	if res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: "http://" + addr + "/"}); res != probe.Failure || err != nil || !strings.Contains(text, addr) {
+		t.Error(res, text, err)
+	}
+}
+
+func TestHTTPNoAnswer(t *testing.T) {
+	gone, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("had enough"))
+	for name, ask := range map[string]func() (probe.Result, string, error){
+		"a URL that is none": func() (probe.Result, string, error) {
+			return probe.HTTP(t.Context(), probe.HTTPTarget{URL: "http://[::1/"})
+		},
+		"the caller cancelled": func() (probe.Result, string, error) {
+			return probe.HTTP(gone, probe.HTTPTarget{URL: "http://127.0.0.1:1"})
+		},
+	} {
+		if res, text, err := ask(); res != probe.Unknown || err == nil {
+			t.Errorf("%s: got %v, %q, %v", name, res, text, err)
+		}
+	}
+}
+
+func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// pipeServer serves over connections in memory, which a bubble can see through.
+func pipeServer(t *testing.T, h http.Handler) *http.Client {
+	t.Helper()
+	l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	s := &http.Server{Handler: h}
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
+	client := probe.Client()
+	client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		l.conns <- theirs
+		return ours, nil
+	}
+	return client
+}
+
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+// deadAddr is an address of this host where nobody listens.
+func deadAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func FuzzHTTPURL(f *testing.F) {
+	for _, s := range []string{"http://h/", "http://[::1]:80/%zz", "mailto:x", "http://u:p@h:99999/?q#f", ""} {
+		f.Add(s, "Host", "x")
+	}
+	refuse := &http.Client{Transport: refuser{}}
+	f.Fuzz(func(t *testing.T, raw, name, value string) {
+		res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: raw, Header: http.Header{name: {value}}, Client: refuse})
+		if (err == nil) != (res == probe.Failure) {
+			t.Error(res, text, err)
+		}
+		if _, bad := url.Parse(raw); bad != nil && err == nil {
+			t.Errorf("%q is no URL, and yet %v", raw, res)
+		}
+	})
+}
+
+type refuser struct{}
+
+func (refuser) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("refused") }

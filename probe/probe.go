@@ -1,0 +1,35 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"strings"
+)
+
+// Result of one check.
+type Result uint8
+
+const (
+	Unknown Result = iota // there is no answer
+	Success
+	Warning // counts as success, and someone should look at it
+	Failure
+)
+
+func (r Result) String() string {
+	return [...]string{"unknown", "success", "warning", "failure"}[min(r, Failure)]
+}
+
+// OK says that a result counts as healthy.
+func (r Result) OK() bool { return r == Success || r == Warning }
+
+// Check is one way to ask. The text says more about the result. With an error the result is Unknown and must not count.
+type Check func(ctx context.Context) (Result, string, error)
+
+const limit = 10 << 10 // bytes of an answer that are looked at
+
+// text makes an answer presentable: what is longer than the limit is cut, what is no UTF-8 replaced.
+func text(b []byte) string { return strings.ToValidUTF8(string(b[:min(len(b), limit)]), "\uFFFD") }
+
+// cancelled says that the caller has lost interest. A deadline that passed is no loss of interest but an answer.
+func cancelled(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }

@@ -1,0 +1,16 @@
+package probe
+
+import "context"
+
+// TCP checks that addr ("10.0.0.5:80", "[fd00::5]:80") takes connections. It sends nothing.
+func TCP(ctx context.Context, addr string) (Result, string, error) {
+	conn, err := dialer().DialContext(ctx, "tcp", addr)
+	switch {
+	case err != nil && cancelled(ctx):
+		return Unknown, "", context.Cause(ctx)
+	case err != nil:
+		return Failure, err.Error(), nil
+	}
+	_ = conn.Close() // the answer is known
+	return Success, "", nil
+}
