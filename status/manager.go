@@ -141,9 +141,7 @@ func (m *Manager) Finished(_ context.Context, pod *v1.Pod) error {
 func (m *Manager) Run(ctx context.Context) error {
 	deliver, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	m.mu.Lock()
-	m.stopping = false
-	m.mu.Unlock()
+	m.start()
 
 	var wg sync.WaitGroup
 	for range m.cfg.Parallel {
@@ -155,6 +153,18 @@ func (m *Manager) Run(ctx context.Context) error {
 	m.stop()
 	wg.Wait()
 	return nil
+}
+
+// start queues what an earlier Run could not deliver.
+func (m *Manager) start() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stopping = false
+	for _, r := range m.pods {
+		if r.due() || r.finished {
+			m.enqueue(r)
+		}
+	}
 }
 
 // stop makes the workers return once the queue is empty. What rests after a failure is queued.
@@ -201,17 +211,18 @@ func (m *Manager) take() (*record, job) {
 			return nil, job{}
 		}
 		r := m.queue[0]
+		m.queue[0] = nil
 		m.queue = m.queue[1:]
-		r.state = idle
+		j := job{pod: r.pod, since: r.since}
+		r.state, r.since = sending, time.Time{}
 		switch {
 		case r.due():
-			j := job{pod: r.pod, status: r.newest, since: r.since}
-			r.state, r.since = sending, time.Time{}
+			j.status = r.newest
 			return r, j
 		case r.finished:
-			r.state = sending
-			return r, job{pod: r.pod}
+			return r, j
 		}
+		r.state = idle // it went back to what the sink has
 	}
 }
 
@@ -246,7 +257,7 @@ func (m *Manager) settle(r *record, j job, err error) {
 	r.failures = 0
 	if j.status != nil {
 		r.sent, r.sentAt = j.status, time.Now()
-		if !gone && !j.since.IsZero() {
+		if !gone {
 			m.metrics.duration.Record(time.Since(j.since).Seconds())
 		}
 	}
@@ -255,6 +266,8 @@ func (m *Manager) settle(r *record, j job, err error) {
 		delete(m.pods, j.pod.UID)
 	case r.finished || r.due():
 		m.enqueue(r)
+	default:
+		r.since = time.Time{}
 	}
 }
 
