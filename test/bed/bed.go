@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kubeletkit/kubeletkit/test/images"
+	"github.com/kubeletkit/kubeletkit/test/internal/process"
 )
 
 // ErrNotRoot says that this user may not run containers.
@@ -176,7 +177,7 @@ func (b *Bed) end(ctx context.Context, sig syscall.Signal) error {
 	if pid == 0 {
 		return nil
 	}
-	if err := endProcess(ctx, pid, b.isContainerd, sig); err != nil {
+	if err := process.End(ctx, pid, b.isContainerd, sig); err != nil {
 		return fmt.Errorf("stop containerd: %w", err)
 	}
 	return nil

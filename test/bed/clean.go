@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/kubeletkit/kubeletkit/test/internal/process"
 )
 
 // RemovePods stops and removes all pods of the bed, whoever made them.
@@ -63,8 +65,8 @@ func (b *Bed) Clean(ctx context.Context) error {
 		return err
 	}
 	b.deleteContainers(ctx)
-	for _, pid := range processes(b.isShim) {
-		if err := endProcess(ctx, pid, b.isShim, syscall.SIGKILL); err != nil {
+	for _, pid := range process.Find(b.isShim) {
+		if err := process.End(ctx, pid, b.isShim, syscall.SIGKILL); err != nil {
 			return err
 		}
 	}

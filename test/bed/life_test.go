@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kubeletkit/kubeletkit/test/internal/process"
 )
 
 // The life of a bed: pods survive a stop and a crash of containerd, and Clean leaves nothing, not even
@@ -34,7 +36,7 @@ func TestLife(t *testing.T) {
 		if err := b.Start(ctx); err != nil {
 			t.Fatalf("start after %s: %v", name, err)
 		}
-		if out := crictl(t, b, "ps", "-q"); len(strings.Fields(out)) != 1 || arguments(pid) == nil {
+		if out := crictl(t, b, "ps", "-q"); len(strings.Fields(out)) != 1 || process.Arguments(pid) == nil {
 			t.Errorf("after %s and start the container is not what it was: %q", name, out)
 		}
 	}
@@ -53,7 +55,7 @@ func TestLife(t *testing.T) {
 	if err := b.Clean(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if arguments(pid) != nil || len(processes(b.isShim)) > 0 || b.running() != 0 {
+	if process.Arguments(pid) != nil || len(process.Find(b.isShim)) > 0 || b.running() != 0 {
 		t.Error("processes are left")
 	}
 	if _, err := os.Stat(b.dir); err == nil {
@@ -109,8 +111,8 @@ func runPod(t *testing.T, b *Bed) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(arguments(pid), []string{"/demo", "wait"}) {
-		t.Fatalf("process %d is %q", pid, arguments(pid))
+	if !slices.Equal(process.Arguments(pid), []string{"/demo", "wait"}) {
+		t.Fatalf("process %d is %q", pid, process.Arguments(pid))
 	}
 	return pid
 }

@@ -51,7 +51,16 @@ func web(flags *flag.FlagSet, args []string) {
 	warmUp := flags.Duration("warm-up", 0, "time after the start during which /healthz answers 503")
 	_ = flags.Parse(args)
 
-	started := time.Now()
+	go func() { say("%s: bye", <-signals()); os.Exit(0) }()
+	say("listening on port %d", *port)
+	server := &http.Server{Addr: fmt.Sprintf(":%d", *port), Handler: handler(time.Now(), *warmUp), ReadHeaderTimeout: 10 * time.Second}
+	say("%v", server.ListenAndServe())
+	os.Exit(1)
+}
+
+// handler answers the web server's paths and logs each request. Before warmUp has passed since the start,
+// /healthz answers 503.
+func handler(started time.Time, warmUp time.Duration) http.Handler {
 	var sick atomic.Bool
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -62,7 +71,7 @@ func web(flags *flag.FlagSet, args []string) {
 		switch {
 		case sick.Load():
 			http.Error(w, "sick", http.StatusInternalServerError)
-		case time.Since(started) < *warmUp:
+		case time.Since(started) < warmUp:
 			http.Error(w, "warming up", http.StatusServiceUnavailable)
 		default:
 			fmt.Fprintln(w, "ok")
@@ -70,16 +79,10 @@ func web(flags *flag.FlagSet, args []string) {
 	})
 	mux.HandleFunc("GET /fail", func(http.ResponseWriter, *http.Request) { sick.Store(true) })
 	mux.HandleFunc("GET /ok", func(http.ResponseWriter, *http.Request) { sick.Store(false) })
-	logged := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		say("%s %s from %s", r.Method, r.URL.Path, r.RemoteAddr)
 		mux.ServeHTTP(w, r)
 	})
-
-	go func() { say("%s: bye", <-signals()); os.Exit(0) }()
-	say("listening on port %d", *port)
-	server := &http.Server{Addr: fmt.Sprintf(":%d", *port), Handler: logged, ReadHeaderTimeout: 10 * time.Second}
-	say("%v", server.ListenAndServe())
-	os.Exit(1)
 }
 
 func job(flags *flag.FlagSet, args []string) {

@@ -1,0 +1,70 @@
+# Everything a contributor types. `make run` and `make test` install and build what they need.
+
+SHELL := bash
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kubeletkit/bin
+LINT := $(BIN)/golangci-lint
+
+# More flags for go test, such as -v or -run; the time each fuzz test gets.
+TESTFLAGS ?=
+FUZZTIME ?= 20s
+
+.PHONY: help build test check race vet lint fmt tidy cover bench fuzz run clean-run bin/bed bin/run bin/nodeagent
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: bin/nodeagent ## compile all packages, and the node agent to bin/
+	go build ./...
+
+test: bin/bed ## vet, lint, unit tests and tests on a private containerd (as root; else these are skipped)
+	bin/bed with $(MAKE) check
+
+check: vet lint
+	@$(MAKE) race
+
+race: ## all tests with the race detector
+	go test -race -timeout 20m $(TESTFLAGS) ./...
+	cd test && go test -race -timeout 20m $(TESTFLAGS) ./...
+
+vet: ## go vet
+	go vet ./...
+	cd test && go vet ./...
+
+lint: bin/bed ## golangci-lint, built on first use
+	@bin/bed tools golangci-lint
+	$(LINT) run ./...
+	cd test && $(LINT) run --config ../.golangci.yml ./...
+
+fmt: bin/bed ## format all Go files
+	@bin/bed tools golangci-lint
+	$(LINT) fmt ./...
+	cd test && $(LINT) fmt --config ../.golangci.yml ./...
+
+tidy: ## go mod tidy in every module
+	@for m in . test test/tools/*; do (set -x; cd $$m && go mod tidy) || exit 1; done
+
+cover: ## unit test coverage by function, as text and in cover.out
+	go test -coverprofile=cover.out ./...
+	go tool cover -func=cover.out
+
+bench: ## all benchmarks
+	go test -run '^$$' -bench . -benchmem ./...
+
+fuzz: ## each fuzz test for FUZZTIME
+	@set -eo pipefail; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -rn1 dirname | sort -u | while read -r dir; do \
+	  (cd $$dir && go test -list '^Fuzz' . | grep '^Fuzz' | while read -r f; do \
+	    (set -x; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) . < /dev/null); done); done
+
+run: bin/run bin/nodeagent ## run the demo pods on a private containerd and watch them; Ctrl-C leaves them running
+	@bin/run
+
+clean-run: bin/run ## remove all that `make run` made
+	@bin/run clean
+
+bin/bed bin/run:
+	@cd test && go build -o ../$@ ./cmd/$(@F)
+
+bin/nodeagent:
+	@go build -o $@ ./examples/nodeagent
