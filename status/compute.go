@@ -2,6 +2,7 @@ package status
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -104,7 +105,7 @@ func trim(pod *v1.Pod, s *v1.PodStatus) {
 		for i := range list {
 			for _, t := range []*v1.ContainerStateTerminated{list[i].State.Terminated, list[i].LastTerminationState.Terminated} {
 				if t != nil && len(t.Message) > share {
-					t.Message = t.Message[:share]
+					t.Message = strings.ToValidUTF8(t.Message[:share], "") // never half a rune
 				}
 			}
 		}
