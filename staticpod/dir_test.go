@@ -1,0 +1,531 @@
+package staticpod
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeletkit/kubeletkit/observe"
+)
+
+// node is a Dir that runs in a test, and what it did.
+type node struct {
+	t    *testing.T
+	path string
+
+	mu       sync.Mutex // guards the rest
+	pods     []*v1.Pod
+	complete bool
+	sets     int
+	seen     map[string]int // how many different pods there were of a name
+	known    map[*v1.Pod]bool
+	logged   []string
+	events   []observe.Event
+}
+
+// startDir runs a Dir over path until the test ends.
+func startDir(t *testing.T, path string, cfg Config) *node {
+	t.Helper()
+	n := &node{t: t, path: path, seen: map[string]int{}, known: map[*v1.Pod]bool{}}
+	if cfg.Node == "" {
+		cfg.Node = "n1"
+	}
+	cfg.Path = path
+	cfg.Observe = observe.To{Log: slog.New(n), Events: n}
+	d, err := NewDir(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- d.Run(ctx, n.set) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return n
+}
+
+func (n *node) set(pods []*v1.Pod, complete bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pods, n.complete = pods, complete
+	n.sets++
+	for _, p := range pods {
+		if !n.known[p] {
+			n.known[p] = true
+			n.seen[p.Name]++
+		}
+	}
+}
+
+// The node is a slog.Handler and takes events.
+func (n *node) Enabled(context.Context, slog.Level) bool { return true }
+func (n *node) WithAttrs([]slog.Attr) slog.Handler       { return n }
+func (n *node) WithGroup(string) slog.Handler            { return n }
+func (n *node) Handle(_ context.Context, r slog.Record) error {
+	line := r.Level.String() + " " + r.Message
+	r.Attrs(func(a slog.Attr) bool { line += " " + a.Key + "=" + a.Value.String(); return true })
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if r.Level > slog.LevelDebug {
+		n.logged = append(n.logged, line)
+	}
+	return nil
+}
+
+func (n *node) Event(e observe.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.events = append(n.events, e)
+}
+
+// state is what is delivered: the names and first images, and whether that is all.
+func (n *node) state() (names []string, complete bool, sets int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range n.pods {
+		name := p.Name + "=" + p.Spec.Containers[0].Image
+		if p.Namespace != v1.NamespaceDefault {
+			name = p.Namespace + "/" + name
+		}
+		names = append(names, name)
+	}
+	return names, n.complete, n.sets
+}
+
+func (n *node) pod(name string) *v1.Pod {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range n.pods {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+func (n *node) logs(part string) (lines []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.logged {
+		if strings.Contains(l, part) {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+// until waits for a condition.
+func (n *node) until(what string, ok func() bool) {
+	n.t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			names, complete, sets := n.state()
+			n.t.Fatalf("waited in vain for %s; have %v, complete %v, after %d sets; log:\n%s", what, names, complete, sets, strings.Join(n.logs(""), "\n"))
+		}
+	}
+}
+
+// wants waits until exactly these are delivered, and completely.
+func (n *node) wants(want ...string) {
+	n.t.Helper()
+	n.until(strings.Join(want, ", "), func() bool {
+		names, complete, _ := n.state()
+		return complete && slices.Equal(names, want)
+	})
+}
+
+// tells waits until a line of the log has all parts.
+func (n *node) tells(parts ...string) {
+	n.t.Helper()
+	n.until("a line with "+strings.Join(parts, ", "), func() bool {
+		return slices.ContainsFunc(n.logs(""), func(l string) bool {
+			return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(l, p) })
+		})
+	})
+}
+
+// looked waits until something written last was surely looked at: a pod of its own comes and goes.
+func (n *node) looked() {
+	n.t.Helper()
+	file := filepath.Join(n.path, "zz-marker.yaml")
+	write(n.t, file, podText("zz-marker", "busybox"))
+	n.until("the marker", func() bool { return n.pod("zz-marker-n1") != nil })
+	remove(n.t, file)
+	n.until("the end of the marker", func() bool { return n.pod("zz-marker-n1") == nil })
+}
+
+func podText(name, image string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec: {containers: [{name: c, image: '" + image + "'}]}\n"
+}
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// replace writes beside a file and renames over it.
+func replace(t testing.TB, path, text string) {
+	t.Helper()
+	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
+	write(t, tmp, text)
+	rename(t, tmp, path)
+}
+
+func rename(t testing.TB, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t testing.TB, path string) {
+	t.Helper()
+	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mkdir(t testing.TB, path string) {
+	t.Helper()
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func link(t testing.TB, target, path string) {
+	t.Helper()
+	if err := os.Symlink(target, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFilesComeChangeAndGo(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.yaml"), podText("a", "one"))
+	n := startDir(t, dir, Config{Node: "N1"})
+	n.wants("a-n1=one")
+
+	write(t, filepath.Join(dir, "b.json"), `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"},"spec":{"containers":[{"name":"c","image":"two"}]}}`)
+	n.wants("a-n1=one", "b-n1=two")
+	replace(t, filepath.Join(dir, "a.yaml"), podText("a", "three"))
+	n.wants("a-n1=three", "b-n1=two")
+	remove(t, filepath.Join(dir, "b.json"))
+	n.wants("a-n1=three")
+	remove(t, filepath.Join(dir, "a.yaml"))
+	n.wants()
+	if l := n.logs(""); len(l) > 0 {
+		t.Errorf("nothing was wrong, but logged: %v", l)
+	}
+}
+
+func TestPodIsPlacedOnTheNode(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "49.yaml")
+	b, err := os.ReadFile(filepath.Join(badManifests, "49-forged-source.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, file, strings.Replace(string(b), "spec:\n", "spec:\n  nodeName: some-other-node\n", 1)+"status: {phase: Running}\n")
+	before := time.Now()
+	n := startDir(t, dir, Config{Node: "Node-1"})
+	n.wants("forged-source-node-1=busybox")
+	p := n.pod("forged-source-node-1")
+	if p.Namespace != "default" || p.Spec.NodeName != "Node-1" || p.Status.Phase != v1.PodPending || !validUID(string(p.UID)) || len(p.UID) != 32 {
+		t.Errorf("%s/%s on %s, phase %s, uid %s", p.Namespace, p.Name, p.Spec.NodeName, p.Status.Phase, p.UID)
+	}
+	if p.Annotations[annotationSource] != "file" || p.Annotations[annotationHash] != string(p.UID) {
+		t.Errorf("annotations %v", p.Annotations)
+	}
+	if seen, err := time.Parse(time.RFC3339Nano, p.Annotations[annotationSeen]); err != nil || seen.Before(before.Truncate(0)) {
+		t.Errorf("seen %s, %v", p.Annotations[annotationSeen], err)
+	}
+	want := []v1.Toleration{{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute}}
+	if !slices.Equal(p.Spec.Tolerations, want) {
+		t.Errorf("tolerations %v", p.Spec.Tolerations)
+	}
+}
+
+func TestBrokenOverwriteKeepsThePodUntilTheFileIsGoodOrGone(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a.yaml")
+	write(t, file, podText("a", "one"))
+	n := startDir(t, dir, Config{})
+	n.wants("a-n1=one")
+	first := n.pod("a-n1")
+
+	for _, broken := range []string{"", "kind: [", "apiVersion: v1\nkind: Deployment\n", podText("a", " ")} {
+		write(t, file, broken)
+		n.looked()
+		if n.pod("a-n1") != first {
+			t.Fatalf("the pod did not survive %q", broken)
+		}
+	}
+	n.tells("WARN", "keeps running", file, "blanks")
+	replace(t, file, podText("a", "one"))
+	n.tells("INFO", "good again", file)
+	if n.pod("a-n1") != first {
+		t.Error("the same content is another pod")
+	}
+	write(t, file, "kind: [")
+	n.looked()
+	remove(t, file)
+	n.wants()
+}
+
+func TestEachBadEntryIsToldOnceUntilItChanges(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "bad.yaml")
+	write(t, file, "kind: Deployment\n")
+	n := startDir(t, dir, Config{Rescan: 20 * time.Millisecond})
+	n.tells("refused", file, "Deployment")
+	for range 3 {
+		if err := os.Chtimes(file, time.Now(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		n.looked()
+	}
+	if l := n.logs("bad.yaml"); len(l) != 1 {
+		t.Errorf("told %d times: %v", len(l), l)
+	}
+	n.mu.Lock()
+	events := slices.Clone(n.events)
+	n.mu.Unlock()
+	if len(events) != 1 || events[0].Reason != "FailedValidation" || events[0].About.Kind != "Node" {
+		t.Errorf("events %+v", events)
+	}
+	write(t, file, "kind: Job\n")
+	n.tells("refused", file, "Job")
+}
+
+func TestFileThatIsBadForAMomentIsNotTold(t *testing.T) {
+	dir := t.TempDir()
+	n := startDir(t, dir, Config{})
+	n.wants()
+	file := filepath.Join(dir, "a.yaml")
+	text := podText("a", "one")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{text[:20], text[20:60], text[60:]} { // a writer in place, slower than a burst
+		if _, err := f.WriteString(part); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * burst)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.wants("a-n1=one")
+	if l := n.logs(""); len(l) > 0 {
+		t.Errorf("logged %v", l)
+	}
+}
+
+func TestFirstOfTwoPodsWithOneNameWinsAndKeepsIt(t *testing.T) {
+	for name, twin := range map[string]func(string) string{
+		"name": func(image string) string { return podText("a", image) },
+		"uid": func(image string) string {
+			return strings.Replace(podText("a-"+image, image), "{name:", "{uid: 0f0f0f0f-0000-4000-8000-000000000001, name:", 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "m.yaml"), twin("m"))
+			write(t, filepath.Join(dir, "z.yaml"), twin("z"))
+			n := startDir(t, dir, Config{})
+			n.until("m alone", func() bool { s, c, _ := n.state(); return c && len(s) == 1 && strings.HasSuffix(s[0], "=m") })
+			n.tells("refused", "z.yaml", "m.yaml", name)
+
+			// One that comes later does not take over, though its name is the first.
+			write(t, filepath.Join(dir, "b.yaml"), twin("b"))
+			n.tells("refused", "b.yaml", "m.yaml")
+			replace(t, filepath.Join(dir, "m.yaml"), twin("m2"))
+			n.until("m2", func() bool { s, _, _ := n.state(); return len(s) == 1 && strings.HasSuffix(s[0], "=m2") })
+
+			remove(t, filepath.Join(dir, "m.yaml"))
+			n.until("b alone", func() bool { s, _, _ := n.state(); return len(s) == 1 && strings.HasSuffix(s[0], "=b") })
+		})
+	}
+}
+
+func TestRenamedFileHandsItsPodOver(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.yaml"), podText("a", "one"))
+	n := startDir(t, dir, Config{})
+	n.wants("a-n1=one")
+	rename(t, filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml"))
+	old := n.pod("a-n1").UID
+	n.until("the pod of b.yaml", func() bool { p := n.pod("a-n1"); return p != nil && p.UID != old })
+	n.looked()
+	if l := n.logs(""); len(l) > 0 {
+		t.Errorf("logged %v", l)
+	}
+}
+
+func TestLinksTheWayVolumesAreSwapped(t *testing.T) {
+	dir := t.TempDir()
+	data := func(version, image string) {
+		mkdir(t, filepath.Join(dir, version))
+		write(t, filepath.Join(dir, version, "web.yaml"), podText("web", image))
+	}
+	data("..v1", "one")
+	link(t, "..v1", filepath.Join(dir, "..data"))
+	link(t, "..data/web.yaml", filepath.Join(dir, "web.yaml"))
+	n := startDir(t, dir, Config{})
+	n.wants("web-n1=one")
+	for i, image := range []string{"two", "three", "four"} {
+		version := "..v" + string(rune('2'+i))
+		data(version, image)
+		link(t, version, filepath.Join(dir, "..data_tmp"))
+		rename(t, filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))
+		n.wants("web-n1=" + image)
+	}
+	if l := n.logs(""); len(l) > 0 {
+		t.Errorf("logged %v", l)
+	}
+}
+
+func TestSingleFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "pod.yaml")
+	n := startDir(t, file, Config{Rescan: 50 * time.Millisecond})
+	n.until("nothing known", func() bool { s, c, sets := n.state(); return sets == 1 && !c && len(s) == 0 })
+	write(t, file, podText("a", "one"))
+	n.wants("a-n1=one")
+	write(t, filepath.Join(dir, "other.yaml"), podText("b", "one"))
+	replace(t, file, podText("a", "two"))
+	n.wants("a-n1=two")
+	remove(t, file)
+	n.wants()
+	write(t, file, podText("a", "three"))
+	n.wants("a-n1=three")
+	gone := dir + "-away"
+	rename(t, dir, gone)
+	t.Cleanup(func() { remove(t, gone) })
+	n.tells("cannot be read", "keep running")
+	if n.pod("a-n1") == nil {
+		t.Error("the pod of a file whose directory is away was dropped")
+	}
+}
+
+func TestDirectoryReplacedByAnEmptyOneIsBelievedLater(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "manifests")
+	mkdir(t, dir)
+	write(t, filepath.Join(dir, "a.yaml"), podText("a", "one"))
+	n := startDir(t, dir, Config{Rescan: 300 * time.Millisecond})
+	n.wants("a-n1=one")
+	rename(t, dir, dir+"-old")
+	mkdir(t, dir)
+	n.tells("ERROR", "keep running", "replaced by an empty directory")
+	n.wants()
+}
+
+func TestEveryChangeOfABurstIsSeen(t *testing.T) {
+	dir := t.TempDir()
+	n := startDir(t, dir, Config{})
+	n.wants()
+	file := filepath.Join(dir, "a.yaml")
+	for i := range 200 {
+		replace(t, file, podText("a", "image-"+string(rune('a'+i%26))+string(rune('a'+i/26))))
+	}
+	n.wants("a-n1=image-" + string(rune('a'+199%26)) + string(rune('a'+199/26)))
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"no path":       {Node: "n"},
+		"no node":       {Path: "p"},
+		"no node name":  {Path: "p", Node: "a/b"},
+		"nothing given": {},
+	} {
+		if _, err := NewDir(cfg); err == nil {
+			t.Errorf("%s: was accepted", name)
+		}
+	}
+}
+
+// All bad manifests in one directory do nothing to each other.
+func TestBadManifestsAllTogether(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(badManifests)); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, filepath.Join(dir, "expected.tsv"))
+	link(t, "53-dup.yaml.bak", filepath.Join(dir, "dup.yaml")) // the original beside the backup
+	n := startDir(t, dir, Config{})
+	outcomes(t, n, expectations(t), "dup-n1")
+}
+
+func TestBadManifestsSingly(t *testing.T) {
+	for _, row := range expectations(t) {
+		t.Run(row.file, func(t *testing.T) {
+			dir := t.TempDir()
+			b, err := os.ReadFile(filepath.Join(badManifests, row.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			mkdir(t, filepath.Dir(filepath.Join(dir, row.file)))
+			write(t, filepath.Join(dir, row.file), string(b))
+			write(t, filepath.Join(dir, "neighbour.yaml"), podText("neighbour", "busybox"))
+			n := startDir(t, dir, Config{})
+			outcomes(t, n, []expectation{row}, "neighbour-n1")
+		})
+	}
+}
+
+// outcomes checks that each row became what is expected of it, and that one good pod runs beside them.
+func outcomes(t *testing.T, n *node, rows []expectation, beside string) {
+	t.Helper()
+	want := map[string]bool{beside: true}
+	for _, row := range rows {
+		if row.outcome == "accepted" || refusedLater[row.file] {
+			want[podNames[row.file]] = true
+		}
+	}
+	n.until("the good ones of "+badManifests, func() bool {
+		names, complete, _ := n.state()
+		got := map[string]bool{}
+		for i := range names {
+			name, _, _ := strings.Cut(names[i], "=")
+			got[name] = true
+		}
+		return complete && maps.Equal(got, want)
+	})
+	for _, row := range rows {
+		file := filepath.Join(n.path, row.file)
+		switch {
+		case row.outcome == "rejected-with-error" && !refusedLater[row.file]:
+			n.tells("refused", "file="+file+" ")
+		case strings.HasPrefix(row.file, "subdir/"):
+			n.tells("refused", "file="+filepath.Dir(file)+" ", "directory")
+		case len(n.logs(file)) > 0:
+			t.Errorf("%s: logged %v", row.file, n.logs(file))
+		}
+	}
+	for _, l := range n.logs("") {
+		plainAndShort(t, l)
+	}
+}
+
+var podNames = map[string]string{
+	"22-bom-crlf.yaml": "bom-crlf-n1", "23-pod.json": "json-pod-n1", "32-envsubst-unrendered.yaml": "envsubst-n1",
+	"46-uid-collision-a.yaml": "uid-same-a-n1", "49-forged-source.yaml": "forged-source-n1", "50-foreign-node.yaml": "foreign-node-n1",
+	"51-same-name-ns-a.yaml": "team-a/twin-n1", "52-same-name-ns-b.yaml": "team-b/twin-n1",
+	"84-unsafe-sysctl.yaml": "sysctl-n1", "85-windows-on-linux.yaml": "win-n1",
+}

@@ -1,0 +1,68 @@
+package staticpod_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeletkit/kubeletkit/staticpod"
+)
+
+// A manifest is read with its defaults, or refused with all its problems.
+func ExampleDecode() {
+	pod, warnings, err := staticpod.Decode([]byte(`
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  colour: red
+  containers: [{name: web, image: nginx:1.29}]
+`))
+	fmt.Println(pod.Spec.RestartPolicy, pod.Spec.Containers[0].ImagePullPolicy, err)
+	fmt.Println(warnings[0])
+
+	_, _, err = staticpod.Decode([]byte(`
+apiVersion: v1
+kind: Pod
+metadata: {name: Web}
+spec:
+  containers: [{name: web, image: "", ports: [{containerPort: 70000}]}]
+`))
+	for _, p := range err.(staticpod.Problems) {
+		fmt.Println(p)
+	}
+	// Output:
+	// Always IfNotPresent <nil>
+	// spec: there is no field "colour"; it is ignored
+	// metadata.name: "Web" is not a DNS name; use lower case letters, digits, '-' and '.', at most 253 characters
+	// spec.containers[0].image: is missing
+	// spec.containers[0].ports[0].containerPort: 70000 is not a port; use 1 to 65535
+}
+
+// A directory is a pod source: what set is given is what shall run.
+func ExampleDir() {
+	path, _ := os.MkdirTemp("", "manifests")
+	defer os.RemoveAll(path)
+	manifest := "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: web, image: nginx}]}\n"
+	_ = os.WriteFile(filepath.Join(path, "web.yaml"), []byte(manifest), 0o600)
+
+	dir, err := staticpod.NewDir(staticpod.Config{Path: path, Node: "edge-7"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	err = dir.Run(ctx, func(pods []*v1.Pod, complete bool) {
+		for _, p := range pods {
+			fmt.Println(p.Namespace, p.Name, p.Spec.NodeName, complete)
+		}
+		cancel()
+	})
+	fmt.Println(err)
+	// Output:
+	// default web-edge-7 edge-7 true
+	// <nil>
+}

@@ -1,0 +1,13 @@
+package staticpod
+
+import "github.com/kubeletkit/kubeletkit/observe"
+
+type metrics struct{ files observe.Metric }
+
+func newMetrics(o observe.To) (metrics, error) {
+	i := o.Instruments()
+	m := metrics{
+		files: i.Gauge("kubeletkit_static_pod_files", "Entries of the static pod directory: those whose pod is delivered, and those that are refused.", "state"),
+	}
+	return m, i.Err
+}

@@ -1,0 +1,60 @@
+package staticpod
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// seenFormat is RFC 3339 with all nine digits of the second.
+const seenFormat = "2006-01-02T15:04:05.000000000Z07:00"
+
+// place makes the pod of a manifest the pod of this node and this file.
+func place(m manifest, node, path string, now time.Time) (*v1.Pod, error) {
+	pod := m.pod
+	pod.Name += "-" + strings.ToLower(node)
+	if len(pod.Name) > validation.DNS1123SubdomainMaxLength {
+		return nil, Problems{{Field: "metadata.name", Text: fmt.Sprintf("is too long: with the name of the node, %s, it has %d characters of at most %d",
+			node, len(pod.Name), validation.DNS1123SubdomainMaxLength)}}
+	}
+	setZero(&pod.Namespace, metav1.NamespaceDefault)
+	setZero(&pod.UID, uid(m, node, path))
+	pod.Spec.NodeName = node
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[annotationSource] = "file"
+	pod.Annotations[annotationHash] = string(pod.UID)
+	pod.Annotations[annotationSeen] = now.Format(seenFormat)
+	tolerate(pod)
+	pod.Status = v1.PodStatus{Phase: v1.PodPending}
+	return pod, nil
+}
+
+// uid names what the file says, the node and the path: the same for the same, over all restarts. It is taken
+// from the content as written, so that other defaults in a later release change no UID.
+func uid(m manifest, node, path string) types.UID {
+	h := sha256.New()
+	h.Write(m.sum[:])
+	fmt.Fprintf(h, "host:%s\nfile:%s", node, path)
+	return types.UID(hex.EncodeToString(h.Sum(nil)[:16]))
+}
+
+// tolerate keeps taints from evicting what a node runs on its own account.
+func tolerate(pod *v1.Pod) {
+	all := v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute}
+	for i := range pod.Spec.Tolerations {
+		if t := &pod.Spec.Tolerations[i]; t.MatchToleration(&all) {
+			*t = all
+			return
+		}
+	}
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, all)
+}
