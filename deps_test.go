@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -193,6 +195,7 @@ func covers(listing, path string) bool {
 // list asks go for all packages of the module and of their closures, as Linux sees them.
 func list(t *testing.T) map[string]listed {
 	t.Helper()
+	lookAround(t)
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,Deps,Standard", "./...")
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=1")
 	var complaints bytes.Buffer
@@ -211,6 +214,21 @@ func list(t *testing.T) map[string]listed {
 			t.Fatal(err)
 		}
 		all[p.ImportPath] = p
+	}
+}
+
+// lookAround reads all folders of packages. go test repeats an earlier result as long as what the test itself
+// has looked at is unchanged, and what go list reads is not known to it.
+func lookAround(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && path != "." && (d.Name()[0] == '.' || d.Name() == "testdata" || path == "bin" || path == "test") {
+			return fs.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
