@@ -224,8 +224,11 @@ type SyncInput struct {
 	Network      Network           // zero: the engine sees to it
 }
 
-// SyncResult is what a step leaves to do; a zero RetryAt is nothing until something changes.
-type SyncResult struct{ RetryAt time.Time }
+// SyncResult is what a step did and leaves to do.
+type SyncResult struct {
+	Acted   bool      // something was changed: look again at once
+	RetryAt time.Time // when to try again; zero: not until something changes
+}
 
 // Termination says how and why a pod is stopped.
 type Termination struct {

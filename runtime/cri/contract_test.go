@@ -16,7 +16,7 @@ func TestContainerRuntimeKeepsTheContract(t *testing.T) {
 	if endpoint == "" {
 		t.Skip("KUBELETKIT_CRI is not set; unix:///run/containerd/containerd.sock would test that containerd")
 	}
-	open := func() runtime.Engine { return dial(t, endpoint) }
+	open := func() runtime.Engine { return dial(t, endpoint, cri.Config{}) }
 	runtimetest.Run(t, open,
 		runtimetest.Image("registry.k8s.io/e2e-test-images/busybox:1.37.0-2"),
 		runtimetest.Able(func(e runtime.Engine) runtimetest.Abilities {
@@ -26,14 +26,15 @@ func TestContainerRuntimeKeepsTheContract(t *testing.T) {
 }
 
 // dial is an engine over a connection of its own, which is closed when the test ends.
-func dial(t *testing.T, endpoint string) *cri.Engine {
+func dial(t *testing.T, endpoint string, cfg cri.Config) *cri.Engine {
 	t.Helper()
 	conn, err := cri.Dial(endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	e, err := cri.New(cri.Config{Runtime: conn})
+	cfg.Runtime = conn
+	e, err := cri.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func (e *Engine) Exec(ctx context.Context, id string, cmd []string) (runtime.Exe
 		if run != nil {
 			return run(ctx, cmd)
 		}
-		r, err := runScript(ctx, interpret(cmd, env), len(cmd) > 2 && cmd[1] == "-c", ended)
+		r, err := runScript(ctx, interpret(cmd, env), isShell(cmd), ended)
 		if err != nil {
 			return r, fmt.Errorf("exec in container %s: %w", id, err)
 		}
@@ -37,8 +37,8 @@ func (e *Engine) Exec(ctx context.Context, id string, cmd []string) (runtime.Exe
 // runScript takes the time a script takes. A command unknown to a shell is exit code 127, without a shell
 // it cannot be started. The end of the container kills it.
 func runScript(ctx context.Context, s *script, shell bool, ended <-chan struct{}) (runtime.ExecResult, error) {
-	if s.unknown != "" && !shell {
-		return runtime.ExecResult{}, fmt.Errorf("%q: executable file not found in $PATH", s.unknown)
+	if s.foreign && !shell {
+		return runtime.ExecResult{}, fmt.Errorf("%q: executable file not found in $PATH", s.program)
 	}
 	var over <-chan time.Time
 	if s.ends {
@@ -57,8 +57,8 @@ func runScript(ctx context.Context, s *script, shell bool, ended <-chan struct{}
 	for _, l := range s.lines {
 		out.WriteString(l.Text + "\n")
 	}
-	if s.unknown != "" {
-		out.WriteString("sh: " + s.unknown + ": not found\n")
+	if s.foreign {
+		out.WriteString("sh: " + s.program + ": not found\n")
 	}
 	return runtime.ExecResult{Code: int(s.code), Output: []byte(out.String())}, nil
 }

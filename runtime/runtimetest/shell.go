@@ -20,7 +20,7 @@ func Shell(c *runtime.ContainerConfig) Behavior {
 	s := interpret(append(append([]string(nil), c.Command...), c.Args...), c.Env)
 	b := Behavior{Exits: s.ends, After: s.at, Code: s.code, Lines: s.lines}
 	switch {
-	case s.unknown != "":
+	case s.foreign:
 		b.Exits = false
 	case s.trapped:
 		b.StopCode = s.trapCode
@@ -30,6 +30,9 @@ func Shell(c *runtime.ContainerConfig) Behavior {
 	return b
 }
 
+// forever is longer than any test; two of them make no overflow.
+const forever = 100 * 365 * 24 * time.Hour
+
 // script is what a command will have done.
 type script struct {
 	lines    []Line
@@ -38,7 +41,8 @@ type script struct {
 	code     int32
 	trapped  bool // the stop signal ends it, with trapCode
 	trapCode int32
-	unknown  string // a command that is not known, where the script stopped being understood
+	foreign  bool // it came to a program that is not known, or has no words: the image's own program
+	program  string
 	env      map[string]string
 }
 
@@ -47,7 +51,7 @@ func interpret(cmd []string, env []runtime.Env) *script {
 	for _, e := range env {
 		s.env[e.Name] = e.Value
 	}
-	if len(cmd) >= 3 && (cmd[0] == "sh" || cmd[0] == "/bin/sh") && cmd[1] == "-c" {
+	if isShell(cmd) {
 		for _, st := range statements(cmd[2]) {
 			if !st.background && !s.do(st.words) {
 				break
@@ -57,6 +61,10 @@ func interpret(cmd []string, env []runtime.Env) *script {
 	}
 	s.do(cmd)
 	return s
+}
+
+func isShell(cmd []string) bool {
+	return len(cmd) >= 3 && (cmd[0] == "sh" || cmd[0] == "/bin/sh") && cmd[1] == "-c"
 }
 
 // do carries out one command and says whether the next one comes to its turn.
@@ -76,11 +84,11 @@ func (s *script) do(words []string) bool {
 		s.echo(words[1:])
 	case "sleep":
 		seconds, err := strconv.ParseFloat(arg(1), 64)
-		if err != nil {
+		if err != nil || !(seconds >= 0) { // NaN too
 			s.code = 1
 			break
 		}
-		s.at += time.Duration(seconds * float64(time.Second))
+		s.at = min(s.at+time.Duration(min(seconds, forever.Seconds())*float64(time.Second)), forever)
 	case "exit":
 		s.code = exitCode(arg(1))
 		return false
@@ -94,7 +102,7 @@ func (s *script) do(words []string) bool {
 			s.trapCode = exitCode(how[1])
 		}
 	default:
-		s.unknown, s.code = arg(0), 127
+		s.foreign, s.program, s.code = true, arg(0), 127
 		return false
 	}
 	return true

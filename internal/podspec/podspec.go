@@ -1,0 +1,61 @@
+// Package podspec has rules of a pod's spec that several parts need: its QoS class, which API objects are static pods,
+// and the expansion of $(NAME).
+package podspec
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Annotations by which a node knows where a pod came from.
+const (
+	SourceAnnotation = "kubernetes.io/config.source"
+	MirrorAnnotation = "kubernetes.io/config.mirror"
+	HashAnnotation   = "kubernetes.io/config.hash"
+	SeenAnnotation   = "kubernetes.io/config.seen"
+)
+
+// Static says that a pod comes from a file or an address, not from an API server.
+func Static(pod *v1.Pod) bool {
+	source, ok := pod.Annotations[SourceAnnotation]
+	return ok && source != "api"
+}
+
+// FullName names a pod among those of one node at one time: name_namespace.
+func FullName(pod *v1.Pod) string { return pod.Name + "_" + pod.Namespace }
+
+// Expand replaces $(NAME) by what lookup knows of NAME and $$ by one dollar. What it does not know stays as it is.
+func Expand(s string, lookup func(name string) (string, bool)) string {
+	if !strings.Contains(s, "$") {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '$' || i+1 == len(s) {
+			b.WriteByte(s[i])
+			continue
+		}
+		switch s[i+1] {
+		case '$':
+			b.WriteByte('$')
+			i++
+		case '(':
+			end := strings.IndexByte(s[i:], ')')
+			if end < 0 {
+				b.WriteString(s[i:])
+				return b.String()
+			}
+			ref := s[i : i+end+1]
+			if v, ok := lookup(ref[2:end]); ok {
+				b.WriteString(v)
+			} else {
+				b.WriteString(ref)
+			}
+			i += end
+		default:
+			b.WriteByte('$')
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,144 @@
+package network
+
+import (
+	"bufio"
+	"bytes"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Limits of resolv.conf that are kept (KEP-2595).
+const (
+	maxServers     = 3
+	maxSearches    = 32
+	maxSearchChars = 2048
+	maxSearch      = 253
+)
+
+// DNS is how this node resolves names for its pods.
+type DNS struct {
+	Servers []string // of the cluster; none: pods use the host's
+	Domain  string   // of the cluster, such as cluster.local; empty: no cluster search domains
+	Host    Resolv   // the host's own settings
+}
+
+// Resolv is the content of a resolv.conf.
+type Resolv struct{ Servers, Searches, Options []string }
+
+// Parse reads a resolv.conf. The last search line wins; lines it does not know are passed over.
+func Parse(file []byte) (r Resolv) {
+	lines := bufio.NewScanner(bytes.NewReader(file))
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) < 2 || strings.HasPrefix(f[0], "#") || strings.HasPrefix(f[0], ";") {
+			continue
+		}
+		switch f[0] {
+		case "nameserver":
+			r.Servers = append(r.Servers, f[1])
+		case "search":
+			r.Searches = nil
+			for _, s := range f[1:] {
+				if s = strings.TrimSuffix(s, "."); s != "" {
+					r.Searches = append(r.Searches, s)
+				}
+			}
+		case "options":
+			r.Options = merge(r.Options, f[1:])
+		}
+	}
+	return r
+}
+
+// For is the resolv.conf of a pod. Warnings name what was left out for being over a limit, or a cluster DNS that the pod
+// asks for and the node does not have.
+func (d DNS) For(pod *v1.Pod) (r Resolv, warnings []string) {
+	switch policy := d.policy(pod); {
+	case policy == v1.DNSNone:
+	case policy == v1.DNSClusterFirst && len(d.Servers) > 0:
+		r.Servers = slices.Clone(d.Servers)
+		if d.Domain != "" {
+			r.Searches = []string{pod.Namespace + ".svc." + d.Domain, "svc." + d.Domain, d.Domain}
+		}
+		r.Searches = unique(append(r.Searches, d.Host.Searches...))
+		r.Options = []string{"ndots:5"}
+	default:
+		if policy == v1.DNSClusterFirst && d.Domain != "" {
+			warnings = append(warnings, "the node has no cluster DNS server; the pod gets the host's resolver instead of ClusterFirst")
+		}
+		r = Resolv{slices.Clone(d.Host.Servers), slices.Clone(d.Host.Searches), slices.Clone(d.Host.Options)}
+	}
+	if c := pod.Spec.DNSConfig; c != nil {
+		r.Servers = unique(append(r.Servers, c.Nameservers...))
+		r.Searches = unique(append(r.Searches, c.Searches...))
+		var own []string
+		for _, o := range c.Options {
+			if o.Value != nil {
+				own = append(own, o.Name+":"+*o.Value)
+			} else {
+				own = append(own, o.Name)
+			}
+		}
+		r.Options = merge(r.Options, own)
+	}
+	more := r.limit()
+	return r, append(warnings, more...)
+}
+
+// policy that holds for the pod: ClusterFirst means the cluster's DNS, unless the pod lives in the host's network.
+func (d DNS) policy(pod *v1.Pod) v1.DNSPolicy {
+	switch pod.Spec.DNSPolicy {
+	case v1.DNSNone, v1.DNSDefault:
+		return pod.Spec.DNSPolicy
+	case v1.DNSClusterFirst:
+		if pod.Spec.HostNetwork {
+			return v1.DNSDefault
+		}
+	}
+	return v1.DNSClusterFirst
+}
+
+// limit cuts what resolvers would not read.
+func (r *Resolv) limit() (warnings []string) {
+	if len(r.Servers) > maxServers {
+		warnings = append(warnings, "nameservers over the limit of 3 are left out: "+strings.Join(r.Servers[maxServers:], " "))
+		r.Servers = r.Servers[:maxServers]
+	}
+	kept, length := r.Searches[:0:0], 0
+	for _, s := range r.Searches {
+		if len(s) > maxSearch || len(kept) == maxSearches || length+len(s) > maxSearchChars {
+			warnings = append(warnings, "search domain over the limits is left out: "+s)
+			continue
+		}
+		kept, length = append(kept, s), length+len(s)+1
+	}
+	r.Searches = kept
+	return warnings
+}
+
+// merge puts options over others of the same name.
+func merge(old, over []string) []string {
+	out := slices.Clone(old)
+	for _, o := range over {
+		name, _, _ := strings.Cut(o, ":")
+		i := slices.IndexFunc(out, func(have string) bool { n, _, _ := strings.Cut(have, ":"); return n == name })
+		if i < 0 {
+			out = append(out, o)
+		} else {
+			out[i] = o
+		}
+	}
+	return out
+}
+
+func unique(in []string) []string {
+	var out []string
+	for _, s := range in {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}

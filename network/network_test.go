@@ -1,0 +1,111 @@
+package network
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func pod(change ...func(*v1.PodSpec)) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"}, Spec: v1.PodSpec{DNSPolicy: v1.DNSClusterFirst}}
+	for _, f := range change {
+		f(&p.Spec)
+	}
+	return p
+}
+
+func TestHostname(t *testing.T) {
+	long := strings.Repeat("a", 62) + "-b"
+	for _, tt := range []struct {
+		name         string
+		pod          *v1.Pod
+		host, domain string
+	}{
+		{"the pod's name", pod(), "web", ""},
+		{"its own hostname", pod(func(s *v1.PodSpec) { s.Hostname = "h" }), "h", ""},
+		{"with a subdomain", pod(func(s *v1.PodSpec) { s.Hostname, s.Subdomain = "h", "sub" }), "h", "sub.shop.svc.cluster.local"},
+		{"the override wins and has no domain", pod(func(s *v1.PodSpec) { s.HostnameOverride, s.Subdomain = new("o.example"), "sub" }), "o.example", ""},
+		{"cut, and no dash at the end", pod(func(s *v1.PodSpec) { s.Hostname = long }), strings.Repeat("a", 62), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			host, domain, err := Hostname(tt.pod, "cluster.local")
+			if err != nil || host != tt.host || domain != tt.domain {
+				t.Errorf("got %q %q %v", host, domain, err)
+			}
+		})
+	}
+}
+
+func TestKernelHostname(t *testing.T) {
+	full := pod(func(s *v1.PodSpec) { s.SetHostnameAsFQDN = new(true) })
+	if got, err := KernelHostname(full, "h", "d.e"); got != "h.d.e" || err != nil {
+		t.Error(got, err)
+	}
+	if got, _ := KernelHostname(pod(), "h", "d.e"); got != "h" {
+		t.Error(got)
+	}
+	if _, err := KernelHostname(full, "h", strings.Repeat("d", 64)); err == nil {
+		t.Error("a name over 64 characters passed")
+	}
+}
+
+func TestDNS(t *testing.T) {
+	host := Resolv{Servers: []string{"1.1.1.1"}, Searches: []string{"lan"}, Options: []string{"timeout:2"}}
+	cluster := DNS{Servers: []string{"10.96.0.10"}, Domain: "cluster.local", Host: host}
+	clusterSearches := []string{"shop.svc.cluster.local", "svc.cluster.local", "cluster.local", "lan"}
+	hostNet := func(s *v1.PodSpec) { s.HostNetwork = true }
+	policy := func(p v1.DNSPolicy) func(*v1.PodSpec) { return func(s *v1.PodSpec) { s.DNSPolicy = p } }
+	for _, tt := range []struct {
+		name     string
+		dns      DNS
+		pod      *v1.Pod
+		want     Resolv
+		warnings int
+	}{
+		{"cluster first", cluster, pod(), Resolv{cluster.Servers, clusterSearches, []string{"ndots:5"}}, 0},
+		{"on the host's network: the host's", cluster, pod(hostNet), host, 0},
+		{"unless it asks for the cluster's", cluster, pod(hostNet, policy(v1.DNSClusterFirstWithHostNet)), Resolv{cluster.Servers, clusterSearches, []string{"ndots:5"}}, 0},
+		{"default is the host's", cluster, pod(policy(v1.DNSDefault)), host, 0},
+		{"none is empty", cluster, pod(policy(v1.DNSNone)), Resolv{}, 0},
+		{"no cluster at all: the host's", DNS{Host: host}, pod(), host, 0},
+		{"a cluster without DNS server warns", DNS{Domain: "cluster.local", Host: host}, pod(), host, 1},
+		{"own settings come behind and win", cluster, pod(func(s *v1.PodSpec) {
+			s.DNSConfig = &v1.PodDNSConfig{Nameservers: []string{"9.9.9.9", "10.96.0.10"}, Searches: []string{"own"}, Options: []v1.PodDNSConfigOption{{Name: "ndots", Value: new("2")}, {Name: "edns0"}}}
+		}), Resolv{[]string{"10.96.0.10", "9.9.9.9"}, append(clusterSearches[:4:4], "own"), []string{"ndots:2", "edns0"}}, 0},
+		{"three servers at most", cluster, pod(policy(v1.DNSNone), func(s *v1.PodSpec) {
+			s.DNSConfig = &v1.PodDNSConfig{Nameservers: []string{"1.0.0.1", "1.0.0.2", "1.0.0.3", "1.0.0.4"}}
+		}), Resolv{Servers: []string{"1.0.0.1", "1.0.0.2", "1.0.0.3"}}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, warnings := tt.dns.For(tt.pod)
+			if diff := cmp.Diff(fmt.Sprint(tt.want), fmt.Sprint(got)); diff != "" || len(warnings) != tt.warnings {
+				t.Errorf("(-want +got)\n%s warnings %q", diff, warnings)
+			}
+		})
+	}
+}
+
+func TestParse(t *testing.T) {
+	got := Parse([]byte("# c\nnameserver 1.1.1.1\nnameserver 2.2.2.2\nsearch a.b. .\nsearch c. d\noptions ndots:1 edns0\noptions ndots:3\nbroken\n"))
+	want := Resolv{[]string{"1.1.1.1", "2.2.2.2"}, []string{"c", "d"}, []string{"ndots:3", "edns0"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func ExampleHosts() {
+	p := &v1.Pod{Spec: v1.PodSpec{HostAliases: []v1.HostAlias{{IP: "10.1.1.1", Hostnames: []string{"db", "db.local"}}}}}
+	lines := strings.Split(strings.TrimSpace(string(Hosts(p, []string{"10.88.0.5"}, "web", "", nil))), "\n")
+	for _, l := range lines[len(lines)-4:] {
+		fmt.Println(strings.ReplaceAll(l, "\t", " "))
+	}
+	// Output:
+	// 10.88.0.5 web
+	//
+	// # Entries added by HostAliases.
+	// 10.1.1.1 db db.local
+}

@@ -1,0 +1,148 @@
+package podruntime
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/runtime/plan"
+)
+
+// hookUserAgent is how lifecycle requests introduce themselves.
+const hookUserAgent = "kube-lifecycle/1.37"
+
+// postStart runs the hook of a container that has just been started. When it fails the container is stopped.
+func (s *step) postStart(ctx context.Context, c *v1.Container, id string) error {
+	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
+		return nil
+	}
+	err := s.hook(ctx, c, id, c.Lifecycle.PostStart)
+	if err == nil {
+		return nil
+	}
+	// What a hook says may be secret: it goes into no event.
+	s.tell(c.Name, true, "FailedPostStartHook", "PostStartHook failed")
+	s.cfg.Observe.Logger().Warn("postStart hook failed; the container is stopped", "pod", refOf(s.pod), "container", c.Name, "err", err)
+	stop := plan.Action{Verb: plan.StopContainer, ID: id, Container: c.Name, Grace: plan.Grace(s.pod, runtime.Termination{}), Why: "FailedPostStartHook"}
+	if e := s.Runtime.stop(ctx, s.pod, []plan.Action{stop}); e != nil {
+		err = errors.Join(err, e)
+	}
+	return waiting("PostStartHookError", err)
+}
+
+// preStop runs the hook of a container that is about to be stopped, once, for as long as its grace lasts.
+func (r *Runtime) preStop(ctx context.Context, pod *v1.Pod, a plan.Action) {
+	c, _ := plan.Find(pod, a.Container)
+	if c == nil || c.Lifecycle == nil || c.Lifecycle.PreStop == nil || !r.memory.firstHook(pod.UID, a.ID) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.Grace)
+	defer cancel()
+	if err := r.hook(ctx, c, a.ID, c.Lifecycle.PreStop); err != nil {
+		r.tell(pod, a.Container, true, "FailedPreStopHook", "PreStopHook failed")
+		r.cfg.Observe.Logger().Warn("preStop hook failed; the container is stopped all the same", "pod", refOf(pod), "container", a.Container, "err", err)
+	}
+}
+
+func (r *Runtime) hook(ctx context.Context, c *v1.Container, id string, h *v1.LifecycleHandler) error {
+	switch {
+	case h.Exec != nil:
+		out, err := r.cfg.Engine.Exec(ctx, id, h.Exec.Command)
+		if err == nil && out.Code != 0 {
+			err = fmt.Errorf("command exited with %d: %.256s", out.Code, out.Output)
+		}
+		return err
+	case h.Sleep != nil:
+		select {
+		case <-time.After(time.Duration(h.Sleep.Seconds) * time.Second):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	case h.HTTPGet != nil:
+		return r.httpHook(ctx, c, id, h.HTTPGet)
+	}
+	return errors.New("the handler is none of exec, httpGet and sleep")
+}
+
+// httpHook asks an address of the container. Any answer is a success, whatever its status.
+func (r *Runtime) httpHook(ctx context.Context, c *v1.Container, id string, h *v1.HTTPGetAction) error {
+	host := h.Host
+	if host == "" {
+		seen, err := r.cfg.Engine.Container(ctx, id)
+		if err != nil {
+			return err
+		}
+		sandbox, err := r.cfg.Engine.Sandbox(ctx, seen.SandboxID)
+		if err != nil {
+			return err
+		}
+		if host = first(sandbox.IPs); sandbox.HostNetwork && host == "" && r.cfg.HostIPs != nil {
+			host = first(r.cfg.HostIPs())
+		}
+	}
+	port := h.Port.IntValue()
+	for _, p := range c.Ports {
+		if h.Port.StrVal != "" && p.Name == h.Port.StrVal {
+			port = int(p.ContainerPort)
+		}
+	}
+	if host == "" || port < 1 || port > 65535 {
+		return fmt.Errorf("httpGet: no address: host %q, port %s", host, h.Port.String())
+	}
+	u := url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(port))}
+	if h.Scheme == v1.URISchemeHTTPS {
+		u.Scheme = "https"
+	}
+	if rel, err := url.Parse(h.Path); err == nil {
+		u.Path, u.RawQuery = rel.Path, rel.RawQuery
+	} else {
+		u.Path = h.Path
+	}
+	if u.Path != "" && !strings.HasPrefix(u.Path, "/") {
+		u.Path = "/" + u.Path
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return err
+	}
+	for _, header := range h.HTTPHeaders {
+		req.Header.Add(header.Name, header.Value)
+		if http.CanonicalHeaderKey(header.Name) == "Host" {
+			req.Host = header.Value
+		}
+	}
+	if _, given := req.Header["User-Agent"]; !given {
+		req.Header.Set("User-Agent", hookUserAgent)
+	}
+	resp, err := r.hooks.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 10<<10)) // the answer does not matter
+	return nil
+}
+
+func hookClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // as the kubelet: a container's certificate is its own
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			if req.URL.Hostname() != via[0].URL.Hostname() {
+				return http.ErrUseLastResponse
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,252 @@
+package podruntime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/runtime/logs"
+)
+
+// Limits of termination messages: what the container wrote, or the end of its log.
+const (
+	maxMessage  = 4096
+	logLines    = 80
+	logBytes    = 2048
+	looksAtOnce = 4 // containers of one pod inspected at once
+)
+
+// Pods lists all pods the engine has, shallowly.
+func (r *Runtime) Pods(ctx context.Context) ([]runtime.Pod, error) {
+	at := time.Now()
+	sandboxes, err := r.cfg.Engine.ListSandboxes(ctx, runtime.Filter{})
+	if err != nil {
+		return nil, fmt.Errorf("list sandboxes: %w", err)
+	}
+	containers, err := r.cfg.Engine.ListContainers(ctx, runtime.Filter{})
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	pods := map[types.UID]*runtime.Pod{}
+	get := func(ref runtime.PodRef) *runtime.Pod {
+		p := pods[ref.UID]
+		if p == nil {
+			p = &runtime.Pod{PodRef: ref, At: at}
+			pods[ref.UID] = p
+		}
+		return p
+	}
+	for _, s := range sandboxes {
+		if s.UID != "" {
+			p := get(s.PodRef)
+			p.Sandboxes = append(p.Sandboxes, s)
+		}
+	}
+	for _, c := range containers {
+		if c.Pod.UID != "" {
+			p := get(c.Pod)
+			p.Containers = append(p.Containers, c)
+		}
+	}
+	out := make([]runtime.Pod, 0, len(pods))
+	for _, p := range pods {
+		order(p)
+		out = append(out, *p)
+	}
+	slices.SortFunc(out, func(a, b runtime.Pod) int { return cmp.Compare(a.UID, b.UID) })
+	return out, nil
+}
+
+// order puts the newest first.
+func order(p *runtime.Pod) {
+	slices.SortFunc(p.Sandboxes, func(a, b runtime.Sandbox) int {
+		return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID))
+	})
+	slices.SortFunc(p.Containers, func(a, b runtime.Container) int {
+		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(b.Restarts, a.Restarts), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+// Pod looks at one pod completely: termination messages and reasons for waiting included. A pod of which nothing exists is
+// empty.
+func (r *Runtime) Pod(ctx context.Context, uid types.UID) (runtime.Pod, error) {
+	p := runtime.Pod{PodRef: runtime.PodRef{UID: uid}, At: time.Now()}
+	f := runtime.Filter{Pod: uid}
+	var sandboxes []runtime.Sandbox
+	var containers []runtime.Container
+	var lists errgroup.Group
+	lists.Go(func() (err error) { sandboxes, err = r.cfg.Engine.ListSandboxes(ctx, f); return err })
+	lists.Go(func() (err error) { containers, err = r.cfg.Engine.ListContainers(ctx, f); return err })
+	if err := lists.Wait(); err != nil {
+		return p, fmt.Errorf("list pod %s: %w", uid, err)
+	}
+	if err := r.complete(ctx, &p, sandboxes, containers); err != nil {
+		return p, fmt.Errorf("look at pod %s: %w", uid, err)
+	}
+	order(&p)
+	if len(p.Sandboxes) > 0 {
+		p.PodRef = p.Sandboxes[0].PodRef
+		if p.Sandboxes[0].Ready {
+			p.IPs = p.Sandboxes[0].IPs
+		}
+	} else if len(p.Containers) > 0 {
+		p.PodRef = p.Containers[0].Pod
+	}
+	p.Waiting = r.memory.waiting(uid)
+	return p, nil
+}
+
+// complete looks at each sandbox and container. What went away between list and look is left out.
+func (r *Runtime) complete(ctx context.Context, p *runtime.Pod, sandboxes []runtime.Sandbox, containers []runtime.Container) error {
+	var g errgroup.Group
+	g.SetLimit(looksAtOnce)
+	seenS, seenC := make([]*runtime.Sandbox, len(sandboxes)), make([]*runtime.Container, len(containers))
+	for i, s := range sandboxes {
+		g.Go(func() error {
+			full, err := r.cfg.Engine.Sandbox(ctx, s.ID)
+			if err == nil {
+				seenS[i] = &full
+			}
+			return unlessGone(err)
+		})
+	}
+	for i, c := range containers {
+		g.Go(func() error {
+			full, err := r.cfg.Engine.Container(ctx, c.ID)
+			if err == nil {
+				r.lastWords(&full)
+				seenC[i] = &full
+			}
+			return unlessGone(err)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for _, s := range seenS {
+		if s != nil {
+			p.Sandboxes = append(p.Sandboxes, *s)
+		}
+	}
+	for _, c := range seenC {
+		if c != nil {
+			p.Containers = append(p.Containers, *c)
+		}
+	}
+	return nil
+}
+
+func unlessGone(err error) error {
+	if errors.Is(err, runtime.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// lastWords adds what a container that ended had to say, from the file it was given, else from the end of its log.
+func (r *Runtime) lastWords(c *runtime.Container) {
+	if c.State != runtime.Exited {
+		return
+	}
+	said := ""
+	for _, m := range c.Mounts {
+		if path := c.Annotations[runtime.AnnotationTerminationMessagePath]; path != "" && m.ContainerPath == path {
+			said = tail(m.HostPath, maxMessage)
+		}
+	}
+	fallback := c.Annotations[runtime.AnnotationTerminationMessagePolicy] == string(v1.TerminationMessageFallbackToLogsOnError)
+	if said == "" && fallback && c.ExitCode != 0 && c.Reason != "ContainerCannotRun" && c.LogPath != "" {
+		said, _ = logs.LastLines(c.LogPath, logLines, logBytes) // no log, no words
+	}
+	switch {
+	case said == "":
+	case c.Message == "":
+		c.Message = said
+	default:
+		c.Message += ": " + said
+	}
+}
+
+// tail reads the end of a regular file. A container may have put anything in its place: nothing else is opened.
+func tail(path string, limit int64) string {
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return ""
+	} else if info.Size() > limit {
+		if _, err := f.Seek(-limit, io.SeekEnd); err != nil {
+			return ""
+		}
+	}
+	b, err := io.ReadAll(io.LimitReader(f, limit))
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// States shows pods from memory; pleg's cache does.
+type States interface {
+	Pod(ctx context.Context, uid types.UID, after time.Time) (runtime.Pod, error)
+}
+
+// Over gives what s shows the newest reasons for waiting, which are known here before anything in the engine changes.
+func (r *Runtime) Over(s States) States { return over{r, s} }
+
+type over struct {
+	r *Runtime
+	s States
+}
+
+func (o over) Pod(ctx context.Context, uid types.UID, after time.Time) (runtime.Pod, error) {
+	p, err := o.s.Pod(ctx, uid, after)
+	p.Waiting = o.r.memory.waiting(uid)
+	return p, err
+}
+
+// Logs opens the log of a container's newest instance, or of the one before it.
+func (r *Runtime) Logs(ctx context.Context, pod *v1.Pod, container string, previous bool, o logs.Options) (io.ReadCloser, error) {
+	seen, err := r.cfg.Engine.ListContainers(ctx, runtime.Filter{Pod: pod.UID})
+	if err != nil {
+		return nil, fmt.Errorf("list containers of pod %s: %w", refOf(pod), err)
+	}
+	p := runtime.Pod{Containers: slices.DeleteFunc(seen, func(c runtime.Container) bool { return c.Name != container })}
+	order(&p)
+	which := 0
+	if previous {
+		which = 1
+	}
+	if len(p.Containers) <= which {
+		if previous {
+			return nil, fmt.Errorf("previous terminated container %q in pod %q: %w", container, pod.Name, runtime.ErrNotFound)
+		}
+		return nil, fmt.Errorf("container %q in pod %q has not started yet: %w", container, pod.Name, runtime.ErrNotFound)
+	}
+	c, err := r.cfg.Engine.Container(ctx, p.Containers[which].ID)
+	if err != nil {
+		return nil, fmt.Errorf("look at container %q in pod %q: %w", container, pod.Name, err)
+	}
+	if o.Follow && o.Done == nil {
+		o.Done = func() bool {
+			now, err := r.cfg.Engine.Container(ctx, c.ID)
+			return errors.Is(err, runtime.ErrNotFound) || err == nil && now.State == runtime.Exited
+		}
+	}
+	return logs.Open(ctx, c.LogPath, o)
+}

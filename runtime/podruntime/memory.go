@@ -1,0 +1,148 @@
+package podruntime
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"maps"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/runtime/plan"
+)
+
+// memory is what a Runtime knows of pods beyond what the engine shows. It does not outlive the process: after a restart
+// a crashed container starts once without waiting.
+type memory struct {
+	mu   sync.Mutex // guards the rest
+	pods map[types.UID]*remembered
+}
+
+type remembered struct {
+	backoff map[string]plan.Backoff    // by container name
+	waiting map[string]runtime.Waiting // by container name
+	gates   map[string]gate            // by container name; "" is the sandbox
+	hooked  map[string]bool            // container IDs whose preStop hook has run
+}
+
+// gate keeps something that failed from being tried at every wake. It opens at its time, or when the spec changes.
+type gate struct {
+	until time.Time
+	spec  uint64
+}
+
+func (m *memory) with(uid types.UID, f func(p *remembered)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.pods[uid]
+	if p == nil {
+		if m.pods == nil {
+			m.pods = map[types.UID]*remembered{}
+		}
+		p = &remembered{backoff: map[string]plan.Backoff{}, gates: map[string]gate{}, hooked: map[string]bool{}}
+		m.pods[uid] = p
+	}
+	f(p)
+}
+
+func (m *memory) forget(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pods, uid)
+}
+
+// known are the pods something is remembered of.
+func (m *memory) known() (out []types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for uid := range m.pods {
+		out = append(out, uid)
+	}
+	return out
+}
+
+func (m *memory) waiting(uid types.UID) map[string]runtime.Waiting {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.pods[uid]; p != nil && len(p.waiting) > 0 {
+		return maps.Clone(p.waiting)
+	}
+	return nil
+}
+
+func (m *memory) backoff(uid types.UID) (out map[string]plan.Backoff) {
+	m.with(uid, func(p *remembered) { out = maps.Clone(p.backoff) })
+	return out
+}
+
+func (m *memory) remember(uid types.UID, container string, b plan.Backoff) {
+	if b.Updated.IsZero() {
+		return
+	}
+	m.with(uid, func(p *remembered) { p.backoff[container] = b })
+}
+
+// set replaces the reason one container waits; nil clears it. It says whether that changes what people see.
+func (m *memory) set(uid types.UID, container string, w *runtime.Waiting) (changed bool) {
+	m.with(uid, func(p *remembered) {
+		old, had := p.waiting[container]
+		if w == nil {
+			delete(p.waiting, container)
+			changed = had
+			return
+		}
+		if p.waiting == nil {
+			p.waiting = map[string]runtime.Waiting{}
+		}
+		p.waiting[container] = *w
+		changed = old.Reason != w.Reason || old.Message != w.Message
+	})
+	return changed
+}
+
+func (m *memory) shut(uid types.UID, what string, spec uint64, until time.Time) {
+	m.with(uid, func(p *remembered) { p.gates[what] = gate{until, spec} })
+}
+
+// gate says until when something must not be tried; zero: it may.
+func (m *memory) gate(uid types.UID, what string, spec uint64, now time.Time) (until time.Time) {
+	m.with(uid, func(p *remembered) {
+		g, ok := p.gates[what]
+		switch {
+		case !ok:
+		case g.spec == spec && g.until.After(now):
+			until = g.until
+		default:
+			delete(p.gates, what)
+		}
+	})
+	return until
+}
+
+// firstHook says whether the preStop hook of a container is still to be run, and notes that it is.
+func (m *memory) firstHook(uid types.UID, id string) (first bool) {
+	m.with(uid, func(p *remembered) {
+		first = !p.hooked[id]
+		p.hooked[id] = true
+	})
+	return first
+}
+
+// fingerprint changes when a person changed the spec.
+func fingerprint(v any) uint64 {
+	b, _ := json.Marshal(v) // API types: cannot fail
+	h := fnv.New64a()
+	_, _ = h.Write(b)
+	return h.Sum64()
+}
+
+func specOf(pod *v1.Pod, container string) uint64 {
+	if container == "" {
+		return fingerprint(pod.Spec)
+	}
+	c, _ := plan.Find(pod, container)
+	return fingerprint(c)
+}

@@ -1,0 +1,116 @@
+package podruntime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	goruntime "runtime"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/network"
+	"github.com/kubeletkit/kubeletkit/observe"
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// Images has the image of a container present and holds it against collection until release is called. Errors may be
+// *runtime.WaitingError; events are about the object given.
+type Images interface {
+	Ensure(ctx context.Context, pod *v1.Pod, c *v1.Container, about observe.Ref) (img runtime.Image, release func(), err error)
+}
+
+// Objects are the API objects environment variables are read from.
+type Objects interface {
+	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
+	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
+}
+
+// Config describes a Runtime. Engine is required; every other field works at zero.
+type Config struct {
+	Engine runtime.Engine
+	Images Images // nil: the engine has no images, a container's image goes to it as it is written
+
+	Objects Objects                                       // nil: a variable from a ConfigMap or Secret fails
+	Classes func(name string) (handler string, err error) // runtime classes; nil: a pod that names one fails
+	Node    func() *v1.Node                               // what resourceFieldRef falls back to; nil: unknown
+	HostIPs func() []string                               // this machine's, the primary one first; nil: unknown
+	Memory  int64                                         // of this machine in bytes; 0: unknown
+	DNS     network.DNS                                   // zero: pods resolve names as an empty resolv.conf does
+
+	Root     string // state of pods; empty: no termination messages and no /etc/hosts of our own
+	LogRoot  string // log files; empty: /var/log/pods
+	LogLinks string // links to log files by container name; empty: none
+	Starts   int    // sandboxes and containers being made at once; 0: two a processor
+
+	Changed func(types.UID) // called when Waiting of a pod has changed; must not block
+	Observe observe.To
+}
+
+// Runtime is a syncloop.Runtime over an engine.
+type Runtime struct {
+	cfg     Config
+	files   layout
+	starts  *semaphore.Weighted // first come, first served
+	memory  memory
+	hooks   *http.Client
+	metrics *metrics
+}
+
+// New makes a Runtime at rest.
+func New(cfg Config) (*Runtime, error) {
+	if cfg.Engine == nil {
+		return nil, errors.New("podruntime: Engine is required")
+	}
+	cfg.LogRoot = cmp.Or(cfg.LogRoot, "/var/log/pods")
+	cfg.Starts = cmp.Or(cfg.Starts, 2*goruntime.NumCPU())
+	if cfg.Changed == nil {
+		cfg.Changed = func(types.UID) {}
+	}
+	m, err := newMetrics(cfg.Observe)
+	if err != nil {
+		return nil, err
+	}
+	return &Runtime{
+		cfg: cfg, files: layout{root: cfg.Root, logs: cfg.LogRoot, links: cfg.LogLinks},
+		starts: semaphore.NewWeighted(int64(cfg.Starts)), hooks: hookClient(), metrics: m,
+	}, nil
+}
+
+type metrics struct {
+	pods, podErrors             observe.Metric
+	containers, containerErrors observe.Metric
+	sandboxSeconds              observe.Metric
+}
+
+func newMetrics(o observe.To) (*metrics, error) {
+	in := o.Instruments()
+	m := &metrics{
+		pods:            in.Counter("kubelet_started_pods_total", "Sandboxes started."),
+		podErrors:       in.Counter("kubelet_started_pods_errors_total", "Sandboxes that could not be started."),
+		containers:      in.Counter("kubelet_started_containers_total", "Containers started.", "container_type"),
+		containerErrors: in.Counter("kubelet_started_containers_errors_total", "Containers that could not be started.", "container_type", "code"),
+		sandboxSeconds: in.Histogram("kubelet_run_podsandbox_duration_seconds", "Time to run a sandbox.",
+			[]float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30}, "runtime_handler"),
+	}
+	return m, in.Err
+}
+
+// retryAfter is when something that failed is tried again, if its error does not say.
+const retryAfter = 10 * time.Second
+
+// unavailableAfter is the same for an engine that does not answer: it may be back at once.
+const unavailableAfter = time.Second
+
+func retryOf(err error, now time.Time) time.Time {
+	if w, ok := errors.AsType[*runtime.WaitingError](err); ok && !w.Until.IsZero() {
+		return w.Until
+	}
+	if errors.Is(err, runtime.ErrUnavailable) || errors.Is(err, runtime.ErrNetworkNotReady) {
+		return now.Add(unavailableAfter)
+	}
+	return now.Add(retryAfter)
+}

@@ -1,0 +1,117 @@
+package podruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// Remove takes away what is left of an ended pod. Release keeps dead containers and their logs, so that they can be read;
+// Purge removes every trace.
+func (r *Runtime) Remove(ctx context.Context, uid types.UID, what runtime.Removal) error {
+	if what == runtime.Release {
+		return nil // cgroups and devices are others' to give back
+	}
+	if err := checkUID(uid); err != nil {
+		return err
+	}
+	f := runtime.Filter{Pod: uid}
+	containers, err := r.cfg.Engine.ListContainers(ctx, f)
+	if err != nil {
+		return fmt.Errorf("list containers of pod %s: %w", uid, err)
+	}
+	sandboxes, err := r.cfg.Engine.ListSandboxes(ctx, f)
+	if err != nil {
+		return fmt.Errorf("list sandboxes of pod %s: %w", uid, err)
+	}
+	var errs []error
+	for _, c := range containers {
+		errs = append(errs, r.removeContainer(ctx, c.ID, true))
+	}
+	for _, s := range sandboxes {
+		errs = append(errs, r.removeSandbox(ctx, s.ID))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, dir := range r.files.logDirs(uid) {
+		errs = append(errs, os.RemoveAll(dir))
+	}
+	if r.cfg.Root != "" {
+		errs = append(errs, r.files.removePod(uid))
+	}
+	r.memory.forget(uid)
+	return errors.Join(errs...)
+}
+
+// removeContainer forgets one instance; its log goes first, so that none is left without an owner.
+func (r *Runtime) removeContainer(ctx context.Context, id string, logs bool) error {
+	if logs {
+		c, err := r.cfg.Engine.Container(ctx, id)
+		switch {
+		case errors.Is(err, runtime.ErrNotFound):
+			return nil
+		case err != nil:
+			return fmt.Errorf("look at container %s: %w", id, err)
+		}
+		if err := r.files.removeLog(&c); err != nil {
+			return fmt.Errorf("remove log of container %s: %w", c.Name, err)
+		}
+	}
+	if err := r.cfg.Engine.RemoveContainer(ctx, id); err != nil {
+		return fmt.Errorf("remove container %s: %w", id, err)
+	}
+	return nil
+}
+
+// removeSandbox stops a sandbox before it goes: one that died by itself still has its network.
+func (r *Runtime) removeSandbox(ctx context.Context, id string) error {
+	if err := r.cfg.Engine.StopSandbox(ctx, id); err != nil {
+		return fmt.Errorf("stop sandbox %s: %w", id, err)
+	}
+	if err := r.cfg.Engine.RemoveSandbox(ctx, id); err != nil {
+		return fmt.Errorf("remove sandbox %s: %w", id, err)
+	}
+	return nil
+}
+
+// Sweep removes directories of pods that are no more, and forgets what it remembered of them.
+func (r *Runtime) Sweep(ctx context.Context, keep func(types.UID) bool) error {
+	pods, err := r.Pods(ctx)
+	if err != nil {
+		return err
+	}
+	exists := map[types.UID]bool{}
+	for _, p := range pods {
+		exists[p.UID] = true
+	}
+	gone := func(uid types.UID) bool { return !exists[uid] && !keep(uid) }
+	var errs []error
+	r.files.eachLogDir(func(uid types.UID, dir string) {
+		if gone(uid) {
+			errs = append(errs, os.RemoveAll(dir))
+		}
+	})
+	if r.cfg.Root != "" {
+		entries, err := os.ReadDir(r.files.podDir(""))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+		for _, e := range entries {
+			if uid := types.UID(e.Name()); gone(uid) {
+				errs = append(errs, r.files.removePod(uid))
+			}
+		}
+	}
+	for _, uid := range r.memory.known() {
+		if gone(uid) {
+			r.memory.forget(uid)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,148 @@
+package podruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/runtime/plan"
+)
+
+// startContainer brings one container to life. What goes wrong stands in Waiting.
+func (s *step) startContainer(ctx context.Context, a plan.Action) error {
+	kind := containerType(a.Kind)
+	err := s.makeContainer(ctx, a)
+	if err == nil {
+		s.metrics.containers.Record(1, kind)
+		s.memory.remember(s.pod.UID, a.Container, a.Backoff)
+		if s.memory.set(s.pod.UID, a.Container, nil) {
+			s.cfg.Changed(s.pod.UID)
+		}
+		return nil
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	w, ok := errors.AsType[*runtime.WaitingError](err)
+	if !ok {
+		w = waiting("CreateContainerError", err)
+	}
+	s.metrics.containerErrors.Record(1, kind, w.Reason)
+	if s.memory.set(s.pod.UID, a.Container, &w.Waiting) {
+		s.cfg.Changed(s.pod.UID)
+	}
+	return w
+}
+
+func waiting(reason string, err error) *runtime.WaitingError {
+	return &runtime.WaitingError{Waiting: runtime.Waiting{Reason: reason, Message: err.Error()}, Err: err}
+}
+
+// failed is waiting with an event.
+func (s *step) failed(container, event, reason string, err error) error {
+	s.tell(container, true, event, "Error: "+err.Error())
+	return waiting(reason, err)
+}
+
+func (s *step) makeContainer(ctx context.Context, a plan.Action) (err error) {
+	ctx, trace := s.cfg.Observe.Begin(ctx, s.ref(a.Container), "start container")
+	defer func() { trace.End(err) }()
+	spec, kind := plan.Find(s.pod, a.Container)
+	attempt := a.Attempt
+	if s.in.Seen.Newest(a.Container) == nil {
+		attempt = max(attempt, s.files.lastAttempt(refOf(s.pod), a.Container))
+	}
+	img := runtime.Image{ID: spec.Image}
+	if s.cfg.Images != nil {
+		var release func()
+		if img, release, err = s.cfg.Images.Ensure(ctx, s.pod, spec, s.ref(a.Container)); err != nil {
+			return err
+		}
+		defer release()
+	}
+	config, err := s.describe(ctx, making{pod: s.pod, spec: spec, kind: kind, attempt: attempt, img: img, in: s.in})
+	if err != nil {
+		return s.failed(spec.Name, "Failed", "CreateContainerConfigError", err)
+	}
+	if err := s.starts.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	id, err := s.createAndStart(ctx, config)
+	s.starts.Release(1)
+	if err != nil {
+		return err
+	}
+	return s.postStart(ctx, spec, id)
+}
+
+// describe makes the container's config, and its sandbox's when an earlier step made that.
+func (s *step) describe(ctx context.Context, m making) (*runtime.ContainerConfig, error) {
+	if s.config == nil {
+		config, _, err := s.sandboxConfig(s.pod, s.sandbox.Attempt, s.in.Network)
+		if err != nil {
+			return nil, err
+		}
+		s.config = config
+	}
+	if s.cfg.Root != "" {
+		if err := s.files.makePod(s.pod.UID); err != nil {
+			return nil, err
+		}
+	}
+	if err := makeLogDir(filepath.Join(s.config.LogDir, m.spec.Name)); err != nil {
+		return nil, err
+	}
+	m.config, m.sandbox = s.config, s.sandbox
+	return s.containerConfig(ctx, m)
+}
+
+func (s *step) createAndStart(ctx context.Context, config *runtime.ContainerConfig) (string, error) {
+	name := config.Name
+	id, err := s.cfg.Engine.CreateContainer(ctx, s.sandbox.ID, config)
+	if err != nil {
+		return "", s.failed(name, "Failed", "CreateContainerError", err)
+	}
+	s.tell(name, false, "Created", "Container created")
+	if err := s.cfg.Engine.StartContainer(ctx, id); err != nil {
+		return "", s.failed(name, "Failed", "RunContainerError", err)
+	}
+	s.tell(name, false, "Started", "Container started")
+	s.linkLog(config, id)
+	return id, nil
+}
+
+// linkLog makes the log be found by the container's name. A failure costs the container nothing.
+func (s *step) linkLog(config *runtime.ContainerConfig, id string) {
+	if s.cfg.LogLinks == "" {
+		return
+	}
+	log := filepath.Join(config.Sandbox.LogDir, config.LogPath)
+	link := s.files.link(config.Pod, config.Name, id)
+	if _, err := os.Stat(log); err != nil {
+		return // this engine writes no file there
+	}
+	if err := os.Symlink(log, link); err != nil && !errors.Is(err, os.ErrExist) {
+		s.cfg.Observe.Logger().Warn("the link to a container's log was not made", "link", link, "err", err)
+	}
+}
+
+func makeLogDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make log directory: %w", err)
+	}
+	return nil
+}
+
+func containerType(k plan.Kind) string {
+	switch k {
+	case plan.Init, plan.Sidecar:
+		return "init_container"
+	case plan.Ephemeral:
+		return "ephemeral_container"
+	default:
+		return "container"
+	}
+}

@@ -1,0 +1,209 @@
+package podruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeletkit/kubeletkit/observe"
+	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/runtime/plan"
+)
+
+// Sync takes a pod one step nearer to what it is to be. Containers that do not start stand in Waiting and are tried again
+// at SyncResult.RetryAt; they keep no other container from starting, except where the order demands it. The error is about
+// the pod as a whole: no sandbox, or something that would not stop.
+func (r *Runtime) Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (runtime.SyncResult, error) {
+	if err := checkUID(pod.UID); err != nil {
+		return runtime.SyncResult{}, err
+	}
+	s := &step{Runtime: r, pod: pod, in: in, now: time.Now()}
+	p := plan.Sync(plan.Input{Pod: pod, Seen: in.Seen, ProbeResults: in.ProbeResults, Backoff: r.memory.backoff(pod.UID), Now: s.now})
+	s.retry(p.RetryAt)
+	s.wait(p)
+	s.result.Acted = len(p.Stops) > 0
+	if err := r.stop(ctx, pod, p.Stops); err != nil {
+		return s.result, err
+	}
+	if len(in.Seen.Sandboxes) > 0 {
+		s.sandbox = in.Seen.Sandboxes[0]
+	}
+	for _, a := range p.Actions {
+		err := s.do(ctx, a)
+		if ctx.Err() != nil {
+			return s.result, context.Cause(ctx)
+		}
+		if err != nil && a.Vital {
+			if a.Verb == plan.StartContainer || errors.Is(err, errGated) {
+				return s.result, nil // known already: it stands in Waiting, or was told when it failed
+			}
+			return s.result, err
+		}
+	}
+	return s.result, nil
+}
+
+// step is one Sync under way.
+type step struct {
+	*Runtime
+	pod     *v1.Pod
+	in      runtime.SyncInput
+	now     time.Time
+	sandbox runtime.Sandbox
+	config  *runtime.SandboxConfig // of sandbox, once it was needed
+	result  runtime.SyncResult
+}
+
+// retry asks to be called again at that time, if no earlier one is set.
+func (s *step) retry(at time.Time) {
+	if !at.IsZero() && (s.result.RetryAt.IsZero() || at.Before(s.result.RetryAt)) {
+		s.result.RetryAt = at
+	}
+}
+
+// wait shows which containers have to wait after a crash, and that the others do not.
+func (s *step) wait(p plan.Plan) {
+	starting := map[string]bool{}
+	for _, a := range p.Actions {
+		starting[a.Container] = true
+	}
+	changed := false
+	for _, c := range allContainers(s.pod) {
+		w, waits := p.Waiting[c.Name]
+		switch {
+		case waits:
+			if s.memory.set(s.pod.UID, c.Name, &w) {
+				changed = true
+				s.tell(c.Name, true, "BackOff", "Back-off restarting failed container "+c.Name+" in pod "+s.pod.Name+"_"+s.pod.Namespace+"("+string(s.pod.UID)+")")
+			}
+		case !starting[c.Name]: // what starts keeps its reason until it runs
+			changed = s.memory.set(s.pod.UID, c.Name, nil) || changed
+		}
+	}
+	if changed {
+		s.cfg.Changed(s.pod.UID)
+	}
+}
+
+func (s *step) do(ctx context.Context, a plan.Action) error {
+	switch a.Verb {
+	case plan.RunSandbox:
+		return s.gated(a, "", func() error { return s.runSandbox(ctx, a) })
+	case plan.RemoveContainer:
+		s.result.Acted = true
+		return s.removeContainer(ctx, a.ID, a.Logs)
+	case plan.StartContainer:
+		return s.gated(a, a.Container, func() error { return s.startContainer(ctx, a) })
+	}
+	return fmt.Errorf("the plan asks to %s, which is no single action", a.Verb)
+}
+
+// errGated is about something that failed a short time ago.
+var errGated = errors.New("failed a short time ago and is tried again later")
+
+// gated does something unless it failed a short time ago.
+func (s *step) gated(a plan.Action, what string, act func() error) error {
+	spec := specOf(s.pod, what)
+	if until := s.memory.gate(s.pod.UID, what, spec, s.now); !until.IsZero() {
+		s.retry(until)
+		return errGated
+	}
+	s.result.Acted = true
+	err := act()
+	if err == nil {
+		return nil
+	}
+	until := retryOf(err, time.Now())
+	s.memory.shut(s.pod.UID, what, spec, until)
+	s.retry(until)
+	return err
+}
+
+func (s *step) runSandbox(ctx context.Context, a plan.Action) error {
+	if a.Why != "" {
+		s.tell("", false, "SandboxChanged", a.Why)
+	}
+	id, err := s.makeSandbox(ctx, a.Attempt)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.metrics.podErrors.Record(1)
+			reason := "FailedCreatePodSandBox"
+			if errors.Is(err, runtime.ErrNetworkNotReady) {
+				reason = "NetworkNotReady"
+			}
+			s.tell("", true, reason, "Failed to create pod sandbox: "+err.Error())
+		}
+		return fmt.Errorf("sandbox of pod %s: %w", refOf(s.pod), err)
+	}
+	s.metrics.pods.Record(1)
+	if s.sandbox, err = s.cfg.Engine.Sandbox(ctx, id); err != nil {
+		s.tell("", true, "FailedPodSandBoxStatus", "Unable to get pod sandbox status: "+err.Error())
+		return fmt.Errorf("look at the new sandbox of pod %s: %w", refOf(s.pod), err)
+	}
+	s.cfg.Changed(s.pod.UID)
+	return nil
+}
+
+func (s *step) makeSandbox(ctx context.Context, attempt uint32) (string, error) {
+	if !s.pod.Spec.HostNetwork && s.in.Network.NetNS == "" {
+		info, err := s.cfg.Engine.Info(ctx)
+		if err != nil {
+			return "", err
+		}
+		if !info.Network.OK {
+			return "", fmt.Errorf("%w: %s", runtime.ErrNetworkNotReady, info.Network.Message)
+		}
+	}
+	if s.cfg.Root != "" {
+		if err := s.files.makePod(s.pod.UID); err != nil {
+			return "", err
+		}
+	}
+	config, warnings, err := s.sandboxConfig(s.pod, attempt, s.in.Network)
+	if err != nil {
+		return "", err
+	}
+	for _, w := range warnings {
+		s.tell("", true, "DNSConfigForming", w)
+	}
+	if err := makeLogDir(config.LogDir); err != nil {
+		return "", err
+	}
+	if err := s.starts.Acquire(ctx, 1); err != nil {
+		return "", err
+	}
+	defer s.starts.Release(1)
+	ctx, trace := s.cfg.Observe.Begin(ctx, s.ref(""), "run sandbox")
+	start := time.Now()
+	id, err := s.cfg.Engine.RunSandbox(ctx, config)
+	trace.End(err)
+	if err != nil {
+		return "", err
+	}
+	s.metrics.sandboxSeconds.Record(time.Since(start).Seconds(), config.Handler)
+	s.config = config
+	return id, nil
+}
+
+// ref names the pod, or one container of it, for events and steps.
+func (s *step) ref(container string) observe.Ref { return s.refOf(s.pod, container) }
+
+func (r *Runtime) refOf(pod *v1.Pod, container string) observe.Ref {
+	ref := observe.Pod(pod.Namespace, pod.Name, string(pod.UID))
+	if container != "" {
+		_, kind := plan.Find(pod, container)
+		ref.FieldPath = kind.FieldPath(container)
+	}
+	return ref
+}
+
+func (s *step) tell(container string, warning bool, reason, message string) {
+	s.Runtime.tell(s.pod, container, warning, reason, message)
+}
+
+func (r *Runtime) tell(pod *v1.Pod, container string, warning bool, reason, message string) {
+	r.cfg.Observe.Event(observe.Event{About: r.refOf(pod, container), Warning: warning, Reason: reason, Message: message})
+}

@@ -1,0 +1,125 @@
+package syncloop
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// admit lets a held pod begin, refuses it, or leaves it held. Only the dispatcher calls it; admitters are asked without
+// the roster being locked.
+func (l *Loop) admit(ctx context.Context, w *worker) {
+	l.r.mu.Lock()
+	if w.phase != held || l.waits(w) {
+		l.r.mu.Unlock()
+		return
+	}
+	pod := w.pod
+	if over(pod.Status.Phase) || pod.DeletionTimestamp != nil {
+		w.move(l.r, admitted)
+		w.end(l.r, runtime.Termination{})
+		l.r.mu.Unlock()
+		return
+	}
+	var others []*v1.Pod
+	for _, o := range l.r.workers() {
+		if o != w && o.active() {
+			others = append(others, o.pod)
+		}
+	}
+	l.r.mu.Unlock()
+
+	rejection := l.ask(ctx, pod, others)
+
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	switch {
+	case w.phase != held:
+	case rejection == nil:
+		w.move(l.r, admitted)
+	case l.makeRoom(w, rejection):
+	default:
+		l.metrics.rejections.Record(1, rejection.Reason)
+		l.tell(pod, rejection.Reason, rejection.Message)
+		w.rejection = rejection
+		w.ending = &runtime.Termination{Reason: rejection.Reason, Message: rejection.Message}
+		w.move(l.r, refused)
+	}
+}
+
+// ask asks the admitters one after the other; the first refusal wins.
+func (l *Loop) ask(ctx context.Context, pod *v1.Pod, others []*v1.Pod) *runtime.Rejection {
+	for _, a := range l.cfg.Admit {
+		err := a.Admit(ctx, pod, others)
+		if err == nil {
+			continue
+		}
+		if rejection, refuses := errors.AsType[*runtime.Rejection](err); refuses {
+			return rejection
+		}
+		l.log.Error("an admitter could not decide; the pod is let in", "pod", pod.Name, "namespace", pod.Namespace, "err", err)
+	}
+	return nil
+}
+
+// makeRoom ends the pods in whose place this one may run. It is asked again when they are gone.
+func (l *Loop) makeRoom(w *worker, rejection *runtime.Rejection) bool {
+	for _, uid := range rejection.Instead {
+		if victim := l.r.pods[uid]; victim != nil && victim.phase < finished {
+			victim.end(l.r, runtime.Termination{Reason: "Preempting", Message: "Preempted in order to admit critical pod", Disruption: true})
+			w.blockers = append(w.blockers, uid)
+		}
+	}
+	return len(w.blockers) > 0
+}
+
+// waits says that a held pod must not begin yet.
+func (l *Loop) waits(w *worker) bool {
+	w.blockers = slices.DeleteFunc(w.blockers, func(uid types.UID) bool {
+		b := l.r.pods[uid]
+		return b == nil || b.phase >= finished
+	})
+	return len(w.blockers) > 0 || l.namesake(w)
+}
+
+// namesake says that a pod of the same name must be gone before this one starts. An API server sees to names itself; of
+// pods from elsewhere, such as a file that was edited, there must never run two.
+func (l *Loop) namesake(w *worker) bool {
+	if w.pod.Annotations[podspec.SourceAnnotation] == "api" {
+		return false
+	}
+	for _, o := range l.r.pods {
+		switch {
+		case o == w || o.pod == nil || podspec.FullName(o.pod) != podspec.FullName(w.pod):
+		case o.phase == held:
+			if o.number < w.number {
+				return true
+			}
+		case o.phase < finished || o.absent:
+			return true
+		}
+	}
+	return false
+}
+
+// release wakes who waits for others. The roster is locked.
+func (l *Loop) release() {
+	for _, w := range l.r.pods {
+		if w.phase == held {
+			l.r.wake(w.uid)
+		}
+	}
+}
+
+// active says that a pod holds resources of the node.
+func (w *worker) active() bool {
+	return w.pod != nil && w.phase != held && w.phase < finished && w.rejection == nil
+}
+
+func over(p v1.PodPhase) bool { return p == v1.PodSucceeded || p == v1.PodFailed }

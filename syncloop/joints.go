@@ -1,0 +1,79 @@
+package syncloop
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// PodSource delivers pods. Run calls set with everything the source wants, each time that changes, and returns once ctx
+// has ended; one that returns earlier is started again, and its set stays. complete is false while the set is only what
+// was remembered: such pods run, but nothing is stopped for being absent from it. set blocks until the loop has taken the
+// pods, which are read-only from then on; a changed pod is a new object.
+type PodSource interface {
+	Run(ctx context.Context, set func(pods []*v1.Pod, complete bool)) error
+}
+
+// Runtime makes pods real. Sync, Stop and Remove never overlap for one pod, return soon after ctx ends, and may be
+// repeated.
+type Runtime interface {
+	// Pods are all that exist, wanted or not; they may be shallow.
+	Pods(ctx context.Context) ([]runtime.Pod, error)
+	// Pod is one of them, complete. One that does not exist is empty.
+	Pod(ctx context.Context, uid types.UID) (runtime.Pod, error)
+	// Sync takes a pod nearer to what it is to be.
+	Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (runtime.SyncResult, error)
+	// Stop returns nil only when nothing of the pod runs. pod is nil when nobody knows the spec any more.
+	Stop(ctx context.Context, pod *v1.Pod, seen runtime.Pod, how runtime.Termination) error
+	// Remove takes away what is left of a pod that does not run.
+	Remove(ctx context.Context, uid types.UID, what runtime.Removal) error
+}
+
+// Network gives a pod its namespace and addresses before its sandbox and takes them back after the last container. Setup
+// of a pod that has them answers the same again. Pods in the host's network are not its business.
+type Network interface {
+	Setup(ctx context.Context, pod *v1.Pod) (runtime.Network, error)
+	Teardown(ctx context.Context, uid types.UID) error
+}
+
+// Volumes puts a pod's volumes in place before its containers start and takes them away after they ended. What must be
+// waited for goes on by itself: the call answers runtime.ErrInProgress, and the pod is woken when there is more to say.
+type Volumes interface {
+	Mount(ctx context.Context, pod *v1.Pod) (map[string]runtime.Volume, error)
+	Unmount(ctx context.Context, uid types.UID) error
+}
+
+// StatusSink is told how pods are, one call at a time for one pod. Finished is the last: the node has everything back, the
+// object may go; it comes again only for a pod that is deleted after it finished. runtime.ErrNotFound says that the object
+// is gone already.
+type StatusSink interface {
+	UpdateStatus(ctx context.Context, pod *v1.Pod, s v1.PodStatus) error
+	Finished(ctx context.Context, pod *v1.Pod) error
+}
+
+// Admitter may refuse a pod with a *runtime.Rejection; any other error is logged and refuses nothing. others are the pods
+// that hold resources now. It is asked in the loop's own goroutine, so it must answer from memory.
+type Admitter interface {
+	Admit(ctx context.Context, pod *v1.Pod, others []*v1.Pod) error
+}
+
+// Probes watch over running containers. No method blocks.
+type Probes interface {
+	Track(pod *v1.Pod, seen runtime.Pod, ending bool) // have exactly the right probes under way
+	Results(uid types.UID) runtime.ProbeResults
+	Forget(uid types.UID)
+}
+
+// States shows what was seen after that moment, from memory or by a look; zero takes what there is. pleg's cache does.
+type States interface {
+	Pod(ctx context.Context, uid types.UID, after time.Time) (runtime.Pod, error)
+}
+
+// Sweeper forgets what belongs to pods that are no more. It is called once all sources were complete, then at each resync.
+type Sweeper interface {
+	Sweep(ctx context.Context, keep func(types.UID) bool) error
+}

@@ -1,0 +1,107 @@
+package syncloop
+
+import (
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// merge takes over what a source wants.
+func (l *Loop) merge(s set) {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	l.r.init()
+	wanted := map[types.UID]bool{}
+	for _, p := range s.pods {
+		if p.UID == "" {
+			l.log.Error("a pod without a uid is left out; its source must give it one", "source", s.source, "namespace", p.Namespace, "pod", p.Name)
+			continue
+		}
+		wanted[p.UID] = true
+	}
+	if s.complete {
+		for _, w := range l.r.workers() {
+			if w.source == s.source && w.pod != nil && !wanted[w.uid] {
+				l.lose(w)
+			}
+			if w.from == s.source && w.again != nil && !wanted[w.uid] {
+				w.again = nil
+			}
+		}
+	}
+	pods := slices.SortedStableFunc(slices.Values(s.pods), func(a, b *v1.Pod) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	for _, p := range pods {
+		if wanted[p.UID] {
+			l.want(s.source, p)
+			wanted[p.UID] = false // a second one of that uid is not looked at
+		}
+	}
+	if s.complete && !l.sources[s.source] {
+		l.sources[s.source] = true
+		l.r.complete = len(l.sources) == len(l.cfg.Sources)
+	}
+}
+
+// lose notes that nobody wants a pod any more.
+func (l *Loop) lose(w *worker) {
+	w.absent, w.again = true, nil
+	if w.phase == held {
+		w.told = true // it never began: nobody was told of it
+		w.move(l.r, ended)
+		return
+	}
+	w.end(l.r, runtime.Termination{})
+	l.r.wake(w.uid)
+}
+
+// want notes that a source wants a pod.
+func (l *Loop) want(source string, pod *v1.Pod) {
+	w := l.r.pods[pod.UID]
+	switch {
+	case w == nil:
+		l.r.enter(pod.UID, pod, source)
+	case w.absent || w.pod == nil:
+		w.again, w.from = pod, source // once this life is over
+	case w.source != source:
+		l.log.Warn("two sources want a pod of the same uid; the first one wins", "uid", pod.UID, "pod", pod.Name, "first", w.source, "second", source)
+	default:
+		l.update(w, pod)
+	}
+}
+
+// update takes over a newer version of a pod.
+func (l *Loop) update(w *worker, pod *v1.Pod) {
+	old := w.pod
+	w.pod = pod
+	deleted := pod.DeletionTimestamp != nil && old.DeletionTimestamp == nil
+	switch {
+	case deleted && w.phase == finished:
+		w.told = false // its object may go now
+	case deleted:
+		w.end(l.r, runtime.Termination{})
+	case sooner(old, pod):
+		w.move(l.r, shorter)
+	case same(old, pod):
+		return
+	}
+	l.r.wake(w.uid)
+}
+
+// sooner says that the time to end was shortened.
+func sooner(old, pod *v1.Pod) bool {
+	a, b := old.DeletionGracePeriodSeconds, pod.DeletionGracePeriodSeconds
+	return a != nil && b != nil && *b < *a
+}
+
+// same says that nothing a step or a status depends on has changed.
+func same(a, b *v1.Pod) bool {
+	return a == b || equality.Semantic.DeepEqual(a.Spec, b.Spec) && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		a.DeletionTimestamp.Equal(b.DeletionTimestamp) && equality.Semantic.DeepEqual(a.Status, b.Status)
+}

@@ -1,0 +1,105 @@
+package syncloop
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/status"
+)
+
+// announce has the newest status of a pod told, by the one publisher it has. The roster is locked.
+func (l *Loop) announce(ctx context.Context, w *worker) {
+	if w.pod == nil || w.phase == held || w.told {
+		return
+	}
+	if w.publishAt.busy {
+		w.publishAt.again = true
+		return
+	}
+	w.publishAt = publishing{busy: true}
+	l.wg.Go(func() {
+		for {
+			err := l.publish(ctx, w)
+			l.r.mu.Lock()
+			if again := w.publishAt.again && ctx.Err() == nil; again {
+				w.publishAt.again = false
+				l.r.mu.Unlock()
+				continue
+			}
+			w.publishAt.busy = false
+			if err != nil && ctx.Err() == nil {
+				l.log.Warn("a pod's status was not told and is tried again", "ref", w.ref().String(), "err", err)
+				l.after(w, retryMax)
+			}
+			if w.told && w.absent {
+				l.r.wake(w.uid) // to be purged
+			}
+			l.r.mu.Unlock()
+			return
+		}
+	})
+}
+
+// publish tells the newest status, and after the last one that the pod has finished. It takes no turn of the worker: a
+// probe result is out while a pull or a hook still holds the step.
+func (l *Loop) publish(ctx context.Context, w *worker) error {
+	l.r.mu.Lock()
+	p, known, told := w.phase, w.seenBy > 0 || w.rejection != nil, w.told
+	l.r.mu.Unlock()
+	if told {
+		return nil
+	}
+	if p < terminated {
+		// Before the first look nothing is known, which is not the same as nothing being there.
+		if _, err := l.lookAfter(ctx, w, time.Time{}); err != nil && !known {
+			return err
+		}
+	}
+	s := l.compute(w)
+	l.r.mu.Lock()
+	pod := w.pod
+	l.r.mu.Unlock()
+	err := l.cfg.Sink.UpdateStatus(ctx, pod, s)
+	lost := errors.Is(err, runtime.ErrNotFound)
+	if err != nil && !lost {
+		return err
+	}
+	if p != finished {
+		return nil
+	}
+	if !lost {
+		if err := l.cfg.Sink.Finished(ctx, pod); err != nil && !errors.Is(err, runtime.ErrNotFound) {
+			return err
+		}
+	}
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	w.told = w.pod == pod || w.pod.DeletionTimestamp == nil || pod.DeletionTimestamp != nil
+	return nil
+}
+
+// compute makes the status that follows from what was last seen, and has the right probes under way.
+func (l *Loop) compute(w *worker) v1.PodStatus {
+	w.computing.Lock()
+	defer w.computing.Unlock()
+	l.r.mu.Lock()
+	in := status.Input{
+		Pod: w.pod, Last: w.last, Seen: w.seen, Termination: w.ending, Rejection: w.rejection, Ended: w.phase >= terminated,
+	}
+	p := w.phase
+	l.r.mu.Unlock()
+	if l.cfg.Probes != nil && p < terminated && w.rejection == nil {
+		l.cfg.Probes.Track(in.Pod, in.Seen, p == terminating)
+		in.ProbeResults = l.cfg.Probes.Results(w.uid)
+	}
+	in.HostIPs, in.RuntimeName, in.Now = l.cfg.HostIPs(), l.cfg.RuntimeName(), time.Now()
+	s := l.cfg.Status(in)
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	w.last = s
+	return s
+}

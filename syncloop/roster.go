@@ -1,0 +1,273 @@
+package syncloop
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// Roster is who is on this node. It is made before the loop, filled by the loop alone, and read by every part that must
+// know pods. The zero value is an empty one, and that is the truth before Run. All methods are safe for concurrent use.
+type Roster struct {
+	mu       sync.Mutex // guards the rest, and all workers
+	pods     map[types.UID]*worker
+	due      map[types.UID]struct{}
+	bell     chan struct{}
+	arrivals uint64
+	complete bool // all sources have said everything they want, once
+}
+
+// Wake asks for a look at a pod. It never blocks, is never lost, and many of one pod count as one.
+func (r *Roster) Wake(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wake(uid)
+}
+
+func (r *Roster) wake(uid types.UID) {
+	r.init()
+	r.due[uid] = struct{}{}
+	select {
+	case r.bell <- struct{}{}:
+	default:
+	}
+}
+
+// Kill ends a pod before its time and returns nil when nothing of it runs any more. runtime.ErrNotFound: there is no such
+// pod. A pod that is ending already ends no later than it would have.
+func (r *Roster) Kill(ctx context.Context, uid types.UID, how runtime.Termination) error {
+	r.mu.Lock()
+	w := r.pods[uid]
+	if w == nil {
+		r.mu.Unlock()
+		return runtime.ErrNotFound
+	}
+	w.end(r, how)
+	r.mu.Unlock()
+	select {
+	case <-w.still:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Settled waits until the node has everything back that a pod held: volumes, network, cgroups. One that nobody knows has
+// nothing.
+func (r *Roster) Settled(ctx context.Context, uid types.UID) error {
+	r.mu.Lock()
+	w := r.pods[uid]
+	r.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	select {
+	case <-w.settled:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Pods are all wanted pods, and those that are still being stopped, with their newest status, ordered by namespace and
+// name. The caller may keep them but not change them.
+func (r *Roster) Pods() []*v1.Pod {
+	return r.list(func(w *worker) bool { return !w.absent || w.phase < finished })
+}
+
+// Active are the pods that hold resources of the node.
+func (r *Roster) Active() []*v1.Pod {
+	return r.list((*worker).active)
+}
+
+// Removable says that nothing of that pod needs to be kept. It is false until all sources have been complete once.
+func (r *Roster) Removable(uid types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.complete && r.pods[uid] == nil
+}
+
+func (r *Roster) list(which func(*worker) bool) []*v1.Pod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []*v1.Pod
+	for _, w := range r.pods {
+		if w.pod != nil && which(w) {
+			out = append(out, w.show())
+		}
+	}
+	slices.SortFunc(out, func(a, b *v1.Pod) int {
+		return strings.Compare(a.Namespace+"/"+a.Name+"/"+string(a.UID), b.Namespace+"/"+b.Name+"/"+string(b.UID))
+	})
+	return out
+}
+
+func (r *Roster) init() {
+	if r.due == nil {
+		r.due, r.bell, r.pods = map[types.UID]struct{}{}, make(chan struct{}, 1), map[types.UID]*worker{}
+	}
+}
+
+func (r *Roster) rings() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.init()
+	return r.bell
+}
+
+// take gives out who is due, first come first.
+func (r *Roster) take() []types.UID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := slices.Collect(maps.Keys(r.due))
+	clear(r.due)
+	number := func(uid types.UID) uint64 {
+		if w := r.pods[uid]; w != nil {
+			return w.number
+		}
+		return 0
+	}
+	slices.SortFunc(out, func(a, b types.UID) int { return cmp.Or(cmp.Compare(number(a), number(b)), cmp.Compare(a, b)) })
+	return out
+}
+
+// workers are all of them, first come first. The roster is locked.
+func (r *Roster) workers() []*worker {
+	return slices.SortedFunc(maps.Values(r.pods), func(a, b *worker) int { return cmp.Compare(a.number, b.number) })
+}
+
+// worker is what the loop knows of one pod. The roster's mutex guards it.
+type worker struct {
+	uid       types.UID
+	number    uint64 // in the order of arrival
+	source    string
+	pod       *v1.Pod // nil: a stranger
+	phase     phase
+	ending    *runtime.Termination
+	rejection *runtime.Rejection
+	absent    bool    // no longer wanted
+	again     *v1.Pod // wanted anew while this life still ends
+	from      string  // the source that wants it anew
+	blockers  []types.UID
+
+	seen      runtime.Pod
+	seenBy    uint64 // number of the look it comes from; 0: nobody looked yet
+	looks     uint64 // looks begun
+	last      v1.PodStatus
+	net       runtime.Network
+	endedAt   time.Time
+	acted     time.Time // what is seen must be newer
+	failures  int       // steps in a row
+	told      bool      // Finished was called
+	publishAt publishing
+
+	stepping, stepAgain bool
+	stop                context.CancelFunc // cuts the step under way; nil: none is
+	timer               *time.Timer
+	timerAt             time.Time     // zero: no timer runs
+	still, settled      chan struct{} // closed when nothing runs, when nothing is held
+
+	computing sync.Mutex // one status at a time is made; taken before the roster's mutex
+}
+
+// publishing is how far the one publisher of a pod is.
+type publishing struct{ busy, again bool }
+
+// enter gives a pod a worker. The roster is locked.
+func (r *Roster) enter(uid types.UID, pod *v1.Pod, source string) *worker {
+	r.arrivals++
+	w := &worker{
+		uid: uid, number: r.arrivals, pod: pod, source: source, acted: time.Now(),
+		still: make(chan struct{}), settled: make(chan struct{}),
+	}
+	r.pods[uid] = w
+	r.wake(uid)
+	return w
+}
+
+// ref names the pod. The roster is locked.
+func (w *worker) ref() runtime.PodRef {
+	if w.pod == nil {
+		return w.seen.PodRef
+	}
+	return runtime.PodRef{Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.uid}
+}
+
+// show is the pod with its newest status. One that ends because nobody wants it any more says since when.
+func (w *worker) show() *v1.Pod {
+	p := *w.pod
+	if w.last.Phase != "" {
+		p.Status = w.last
+	}
+	if w.absent && p.DeletionTimestamp == nil && !w.endedAt.IsZero() {
+		at := metav1.NewTime(w.endedAt)
+		p.DeletionTimestamp = &at
+	}
+	return &p
+}
+
+// move takes the worker through the state machine and wakes it. The roster is locked.
+func (w *worker) move(r *Roster, e event) {
+	p, do := next(w.phase, e)
+	if p != w.phase {
+		w.failures = 0
+		switch {
+		case p == terminating:
+			w.endedAt = time.Now()
+		case p == terminated:
+			close(w.still)
+		case p == finished:
+			closeOnce(w.still)
+			close(w.settled)
+		}
+	}
+	w.phase = p
+	if do == cut && w.stop != nil {
+		w.stop()
+	}
+	if do != nothing {
+		r.wake(w.uid)
+	}
+}
+
+func closeOnce(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}
+
+// end begins to end a pod, or makes one that ends already do so sooner. The first reason given stays. The roster is locked.
+func (w *worker) end(r *Roster, how runtime.Termination) {
+	if w.phase == held || w.phase == syncing {
+		w.ending = &how
+		w.move(r, ended)
+		return
+	}
+	if w.ending == nil {
+		w.ending = &runtime.Termination{}
+	}
+	now := *w.ending
+	if how.Reason != "" && now.Reason == "" {
+		now.Reason, now.Message, now.Disruption = how.Reason, how.Message, how.Disruption
+	}
+	faster := how.Grace > 0 && (now.Grace == 0 || how.Grace < now.Grace)
+	if faster {
+		now.Grace = how.Grace
+	}
+	w.ending = &now
+	if faster {
+		w.move(r, shorter)
+	}
+}

@@ -1,0 +1,369 @@
+package syncloop_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
+	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/runtime/podruntime"
+	"github.com/kubeletkit/kubeletkit/runtime/runtimetest"
+	"github.com/kubeletkit/kubeletkit/syncloop"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var update = flag.Bool("update", false, "rewrite the lower halves of the scripts")
+
+// TestScripts plays what happens to a node and compares what the loop did about it. A script is a list of steps: what
+// happens, a line of dashes, what was done. See node.do for what can happen.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got bytes.Buffer
+			synctest.Test(t, func(t *testing.T) { play(t, string(text), &got) })
+			if *update {
+				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(text), got.String()); diff != "" {
+				t.Errorf("(-script +happened)\n%s", diff)
+			}
+		})
+	}
+}
+
+func play(t *testing.T, text string, out *bytes.Buffer) {
+	n := newNode(t)
+	n.start()
+	for i, block := range strings.Split(strings.TrimSpace(text), "\n\n") {
+		if i > 0 {
+			out.WriteString("\n")
+		}
+		upper, _, _ := strings.Cut(block, "----")
+		for line := range strings.Lines(upper) {
+			line = strings.TrimSpace(line)
+			out.WriteString(line + "\n")
+			if line != "" && !strings.HasPrefix(line, "#") {
+				n.do(line)
+				synctest.Wait()
+			}
+		}
+		out.WriteString("----\n")
+		for _, line := range n.take() {
+			out.WriteString(line + "\n")
+		}
+	}
+	n.stop()
+}
+
+// node is a machine with an engine and a loop on it.
+type node struct {
+	t      *testing.T
+	engine *runtimetest.Engine
+	roster *syncloop.Roster
+	pods   map[string]*v1.Pod
+	sets   chan []*v1.Pod
+	finish func()
+	refuse map[string]*runtime.Rejection
+	early  bool // the source has not said everything
+
+	mu     sync.Mutex
+	acts   map[string][]string // by pod, in order
+	status map[string]string   // by pod, the newest
+	shown  map[string]string   // by pod, as last written down
+	marks  []string
+}
+
+func newNode(t *testing.T) *node {
+	return &node{
+		t: t, engine: runtimetest.New(runtime.Image{ID: "img", Tags: []string{"img"}}), pods: map[string]*v1.Pod{}, refuse: map[string]*runtime.Rejection{},
+		acts: map[string][]string{}, status: map[string]string{}, shown: map[string]string{},
+	}
+}
+
+// say notes what was done about a pod.
+func (n *node) say(pod, format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.acts[pod] = append(n.acts[pod], pod+": "+fmt.Sprintf(format, args...))
+}
+
+// take gives out what was done, pod by pod: what steps and publishers of several pods do has no order among them.
+func (n *node) take() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := n.marks
+	for _, pod := range slices.Sorted(maps.Keys(n.acts)) {
+		out = append(out, n.acts[pod]...)
+	}
+	for _, pod := range slices.Sorted(maps.Keys(n.status)) {
+		if n.status[pod] != n.shown[pod] {
+			out = append(out, n.status[pod])
+			n.shown[pod] = n.status[pod]
+		}
+	}
+	n.marks = nil
+	clear(n.acts)
+	return out
+}
+
+// start begins a new agent on the node.
+func (n *node) start() {
+	n.roster, n.sets = new(syncloop.Roster), make(chan []*v1.Pod)
+	roster := n.roster
+	rt, err := podruntime.New(podruntime.Config{
+		Engine: heard{n.engine, n}, LogRoot: n.t.TempDir(), Changed: roster.Wake,
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	loop, err := syncloop.New(syncloop.Config{
+		Sources: map[string]syncloop.PodSource{"file": n}, Runtime: rt, Sink: n, Roster: roster,
+		Admit: []syncloop.Admitter{n}, RuntimeName: func() string { return "test" },
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(n.t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := loop.Run(ctx); err != nil {
+			n.t.Error(err)
+		}
+	})
+	wg.Go(func() { _ = n.engine.Events(ctx, func(e runtime.Event) { roster.Wake(e.Pod.UID) }) })
+	n.finish = func() { cancel(); wg.Wait() }
+	n.send()
+}
+
+func (n *node) stop() { n.finish() }
+
+func (n *node) send() {
+	n.sets <- slices.SortedFunc(maps.Values(n.pods), func(a, b *v1.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) })
+}
+
+// Run makes a node a source.
+func (n *node) Run(ctx context.Context, set func([]*v1.Pod, bool)) error {
+	for {
+		select {
+		case pods := <-n.sets:
+			set(pods, !n.early)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Admit makes a node an admitter.
+func (n *node) Admit(_ context.Context, pod *v1.Pod, others []*v1.Pod) error {
+	if r := n.refuse[pod.Name]; r != nil && (len(r.Instead) == 0 || slices.ContainsFunc(others, func(o *v1.Pod) bool { return o.UID == r.Instead[0] })) {
+		return r
+	}
+	return nil
+}
+
+// UpdateStatus and Finished make a node a sink.
+func (n *node) UpdateStatus(_ context.Context, pod *v1.Pod, s v1.PodStatus) error {
+	line := pod.Name + " is " + string(s.Phase)
+	if s.Reason != "" {
+		line += " " + s.Reason
+	}
+	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
+		state := "?"
+		switch {
+		case c.State.Running != nil:
+			state = "running"
+		case c.State.Terminated != nil:
+			state = fmt.Sprintf("ended %d", c.State.Terminated.ExitCode)
+		case c.State.Waiting != nil:
+			state = "waits " + c.State.Waiting.Reason
+		}
+		line += fmt.Sprintf(", %s#%d %s", c.Name, c.RestartCount, state)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.status[pod.Name] = line
+	return nil
+}
+
+func (n *node) Finished(_ context.Context, pod *v1.Pod) error {
+	n.say(pod.Name, "finished")
+	return nil
+}
+
+// do makes something happen: "add web app=CMD init:setup=CMD policy=Never grace=5", "edit web ...", "remove web",
+// "delete web grace=3", "exit web/app 1", "sandbox web", "advance 10s", "kill web reason", "restart", "reboot",
+// "refuse web Reason [instead of x]", "early on|off", "down METHOD", "up METHOD".
+func (n *node) do(line string) {
+	word := strings.Fields(line)
+	switch word[0] {
+	case "add", "edit":
+		n.pods[word[1]] = n.pod(word[1], word[2:])
+		n.send()
+	case "remove":
+		delete(n.pods, word[1])
+		n.send()
+	case "delete":
+		p := n.pods[word[1]].DeepCopy()
+		grace, _ := strconv.ParseInt(strings.TrimPrefix(word[2], "grace="), 10, 64)
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.Now()), &grace
+		n.pods[word[1]] = p
+		n.send()
+	case "exit":
+		name, container, _ := strings.Cut(word[1], "/")
+		code, _ := strconv.Atoi(word[2])
+		if err := n.engine.Exit(n.engine.Newest(n.pods[name].UID, container), int32(code)); err != nil {
+			n.t.Fatal(err)
+		}
+	case "sandbox":
+		pods, _ := n.engine.ListSandboxes(context.Background(), runtime.Filter{Pod: n.pods[word[1]].UID, OnlyAlive: true})
+		n.engine.EndSandbox(pods[0].ID)
+	case "advance":
+		d, err := time.ParseDuration(word[1])
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		time.Sleep(d)
+	case "kill":
+		how := runtime.Termination{Reason: word[2], Grace: time.Second}
+		if err := n.roster.Kill(n.t.Context(), n.pods[word[1]].UID, how); err != nil {
+			n.t.Error(err)
+		}
+		n.marks = append(n.marks, "-- "+word[1]+" is killed --")
+	case "restart":
+		n.stop()
+		n.marks = append(n.marks, "-- another agent --")
+		n.start()
+	case "reboot":
+		n.stop()
+		n.engine.Reboot()
+		n.marks = append(n.marks, "-- another boot --")
+		n.start()
+	case "refuse":
+		r := &runtime.Rejection{Reason: word[2], Message: "no room"}
+		if len(word) > 3 {
+			r.Instead = []types.UID{n.pods[word[5]].UID}
+		}
+		n.refuse[word[1]] = r
+	case "early":
+		n.early = word[1] == "on"
+		n.send()
+	case "down":
+		n.engine.Inject(word[1], runtimetest.Fail(runtime.ErrUnavailable))
+	case "up":
+		n.engine.Inject(word[1], nil)
+	default:
+		n.t.Fatalf("unknown step %q", line)
+	}
+}
+
+func (n *node) pod(name string, words []string) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name + "-1"), Annotations: map[string]string{podspec.SourceAnnotation: "file"}}}
+	p.Spec.RestartPolicy = v1.RestartPolicyAlways
+	p.Spec.TerminationGracePeriodSeconds = new(int64(30))
+	for _, w := range words {
+		key, value, _ := strings.Cut(w, "=")
+		key, isInit := strings.CutPrefix(key, "init:")
+		switch key {
+		case "policy":
+			p.Spec.RestartPolicy = v1.RestartPolicy(value)
+		case "grace":
+			g, _ := strconv.ParseInt(value, 10, 64)
+			p.Spec.TerminationGracePeriodSeconds = &g
+		case "uid":
+			p.UID = types.UID(value)
+		case "deadline":
+			d, _ := strconv.ParseInt(value, 10, 64)
+			p.Spec.ActiveDeadlineSeconds = &d
+		case "source":
+			p.Annotations[podspec.SourceAnnotation] = value
+		default:
+			c := v1.Container{Name: key, Image: "img", Command: []string{"/bin/sh", "-c", strings.ReplaceAll(value, "_", " ")}}
+			if isInit {
+				p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+			} else {
+				p.Spec.Containers = append(p.Spec.Containers, c)
+			}
+		}
+	}
+	return p
+}
+
+// heard is an engine whose acts are written down.
+type heard struct {
+	*runtimetest.Engine
+	n *node
+}
+
+func (h heard) container(id string, format string, args ...any) {
+	if c, err := h.Engine.Container(context.Background(), id); err == nil {
+		h.n.say(c.Pod.Name, format, append([]any{c.Name}, args...)...)
+	}
+}
+
+func (h heard) sandbox(id string, format string) {
+	if s, err := h.Engine.Sandbox(context.Background(), id); err == nil {
+		h.n.say(s.Name, format, s.Attempt)
+	}
+}
+
+func (h heard) RunSandbox(ctx context.Context, c *runtime.SandboxConfig) (string, error) {
+	h.n.say(c.Pod.Name, "run sandbox %d", c.Attempt)
+	return h.Engine.RunSandbox(ctx, c)
+}
+
+func (h heard) StartContainer(ctx context.Context, id string) error {
+	h.container(id, "start %s")
+	return h.Engine.StartContainer(ctx, id)
+}
+
+func (h heard) StopContainer(ctx context.Context, id string, grace time.Duration) error {
+	h.container(id, "stop %s within %v", grace)
+	return h.Engine.StopContainer(ctx, id, grace)
+}
+
+func (h heard) RemoveContainer(ctx context.Context, id string) error {
+	h.container(id, "remove %s")
+	return h.Engine.RemoveContainer(ctx, id)
+}
+
+func (h heard) StopSandbox(ctx context.Context, id string) error {
+	if s, err := h.Engine.Sandbox(ctx, id); err == nil && s.Ready {
+		h.n.say(s.Name, "stop sandbox %d", s.Attempt)
+	}
+	return h.Engine.StopSandbox(ctx, id)
+}
+
+func (h heard) RemoveSandbox(ctx context.Context, id string) error {
+	h.sandbox(id, "remove sandbox %d")
+	return h.Engine.RemoveSandbox(ctx, id)
+}

@@ -1,0 +1,348 @@
+package syncloop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// Waits after steps that failed: doubled each time, and spread by half.
+const (
+	retryFirst = time.Second
+	retryMax   = 10 * time.Second
+)
+
+// turn gives a pod a step and a publish, unless they are under way: then each is taken once more.
+func (l *Loop) turn(ctx context.Context, uid types.UID) {
+	l.r.mu.Lock()
+	w, complete := l.r.pods[uid], l.r.complete
+	waiting := w != nil && w.phase == held
+	l.r.mu.Unlock()
+	switch {
+	case waiting:
+		l.admit(ctx, w)
+	case w != nil:
+		l.work(ctx, w)
+	case complete:
+		l.wg.Go(func() { l.inspect(ctx, uid) })
+	}
+}
+
+func (l *Loop) work(ctx context.Context, w *worker) {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	l.announce(ctx, w)
+	if w.stepping {
+		w.stepAgain = true
+		return
+	}
+	own, stop := context.WithCancel(ctx)
+	w.stepping, w.stop = true, stop
+	w.quiet()
+	news := func() {
+		l.r.mu.Lock()
+		defer l.r.mu.Unlock()
+		l.announce(ctx, w)
+	}
+	l.wg.Go(func() {
+		defer stop()
+		l.step(own, w, news)
+		l.r.mu.Lock()
+		defer l.r.mu.Unlock()
+		w.stepping, w.stop = false, nil
+		if w.stepAgain {
+			w.stepAgain = false
+			l.r.wake(w.uid)
+		}
+	})
+}
+
+// step takes a pod one step further in its life. news has the status told that follows from a new look.
+func (l *Loop) step(ctx context.Context, w *worker, news func()) {
+	start := time.Now()
+	l.r.mu.Lock()
+	p := w.phase
+	l.r.mu.Unlock()
+	var err error
+	switch p {
+	case syncing:
+		err = l.sync(ctx, w, news)
+	case terminating:
+		err = l.terminate(ctx, w, news)
+	case terminated:
+		err = l.giveBack(ctx, w)
+	case finished:
+		err = l.purge(ctx, w)
+	default:
+		return
+	}
+	l.metrics.steps.Record(time.Since(start).Seconds(), p.String())
+	if ctx.Err() == nil {
+		l.outcome(w, p, err)
+	}
+}
+
+// outcome makes a step that failed be taken again.
+func (l *Loop) outcome(w *worker, p phase, err error) {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	switch {
+	case err == nil:
+		w.failures = 0
+		return
+	case errors.Is(err, runtime.ErrInProgress): // whoever works on it wakes the pod
+		l.log.Debug("a step waits", "phase", p.String(), uidOf(w.uid), "err", err)
+		return
+	}
+	wait := min(retryFirst<<min(w.failures, 10), retryMax)
+	w.failures++
+	wait += time.Duration(rand.Int64N(int64(wait)/2 + 1))
+	l.log.Warn("a step of a pod failed and is tried again", "phase", p.String(), "ref", w.ref().String(), "in", wait.Round(time.Millisecond), "err", err)
+	l.after(w, wait)
+}
+
+// look sees the pod as it is after its last act.
+func (l *Loop) look(ctx context.Context, w *worker) (runtime.Pod, error) {
+	l.r.mu.Lock()
+	after := w.acted
+	l.r.mu.Unlock()
+	return l.lookAfter(ctx, w, after)
+}
+
+// lookAfter sees the pod as it was after some moment, and remembers that unless a newer look is known by now.
+func (l *Loop) lookAfter(ctx context.Context, w *worker, after time.Time) (runtime.Pod, error) {
+	l.r.mu.Lock()
+	w.looks++
+	number := w.looks
+	l.r.mu.Unlock()
+	seen, err := l.see(ctx, w.uid, after)
+	if err != nil {
+		return seen, fmt.Errorf("look at the pod: %w", err)
+	}
+	return l.saw(w, seen, number), nil
+}
+
+func (l *Loop) see(ctx context.Context, uid types.UID, after time.Time) (runtime.Pod, error) {
+	if l.cfg.States != nil {
+		return l.cfg.States.Pod(ctx, uid, after)
+	}
+	return l.cfg.Runtime.Pod(ctx, uid)
+}
+
+// saw remembers a look and returns the newest there is. Looks overtake each other; those of one moment count in the order
+// in which they were begun.
+func (l *Loop) saw(w *worker, seen runtime.Pod, number uint64) runtime.Pod {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	if c := seen.At.Compare(w.seen.At); c < 0 || c == 0 && number < w.seenBy {
+		waiting := seen.Waiting
+		seen = w.seen
+		seen.Waiting = waiting
+	}
+	if len(seen.IPs) == 0 {
+		if seen.IPs = w.net.IPs; len(seen.IPs) == 0 {
+			seen.IPs = w.seen.IPs
+		}
+	}
+	w.seen, w.seenBy = seen, max(w.seenBy, number)
+	return seen
+}
+
+// sync brings a running pod nearer to its spec.
+func (l *Loop) sync(ctx context.Context, w *worker, news func()) error {
+	seen, err := l.look(ctx, w)
+	if err != nil {
+		return err
+	}
+	news()
+	l.r.mu.Lock()
+	pod := w.pod
+	l.r.mu.Unlock()
+	if l.over(w, l.compute(w)) {
+		return nil
+	}
+	in := runtime.SyncInput{Seen: seen}
+	if err := l.prepare(ctx, pod, &in); err != nil {
+		if rejection, refuses := errors.AsType[*runtime.Rejection](err); refuses {
+			l.tell(pod, rejection.Reason, rejection.Message)
+			l.finish(w, runtime.Termination{Reason: rejection.Reason, Message: rejection.Message})
+			return nil
+		}
+		return err
+	}
+	if l.cfg.Probes != nil {
+		in.ProbeResults = l.cfg.Probes.Results(w.uid)
+	}
+	result, err := l.cfg.Runtime.Sync(ctx, pod, in)
+	l.acted(w, in.Network, result)
+	if err != nil && ctx.Err() == nil {
+		l.tell(pod, "FailedSync", "Error syncing pod, it is tried again: "+err.Error())
+	}
+	if !result.RetryAt.IsZero() { // the runtime knows best when
+		if err != nil {
+			l.log.Warn("a pod is not as it should be", "ref", refOf(pod).String(), "retry", time.Until(result.RetryAt).Round(time.Millisecond), "err", err)
+		}
+		return nil
+	}
+	return err
+}
+
+// over ends a pod whose life has reached its last phase, or its deadline.
+func (l *Loop) over(w *worker, s v1.PodStatus) bool {
+	if over(s.Phase) {
+		l.finish(w, runtime.Termination{})
+		return true
+	}
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	seconds := w.pod.Spec.ActiveDeadlineSeconds
+	if seconds == nil || s.StartTime == nil {
+		return false
+	}
+	left := time.Until(s.StartTime.Add(time.Duration(*seconds) * time.Second))
+	if left > 0 {
+		l.after(w, left)
+		return false
+	}
+	w.end(l.r, runtime.Termination{Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"})
+	return true
+}
+
+func (l *Loop) finish(w *worker, how runtime.Termination) {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	w.end(l.r, how)
+}
+
+// prepare has volumes and network ready, side by side.
+func (l *Loop) prepare(ctx context.Context, pod *v1.Pod, in *runtime.SyncInput) error {
+	var g errgroup.Group
+	if l.cfg.Volumes != nil {
+		g.Go(func() (err error) {
+			if in.Volumes, err = l.cfg.Volumes.Mount(ctx, pod); err != nil && !errors.Is(err, runtime.ErrInProgress) {
+				l.tell(pod, "FailedMount", err.Error())
+			}
+			return err
+		})
+	}
+	if l.cfg.Network != nil && !pod.Spec.HostNetwork {
+		g.Go(func() (err error) { in.Network, err = l.cfg.Network.Setup(ctx, pod); return err })
+	}
+	return g.Wait()
+}
+
+// acted notes that what was seen before is old, and when there is more to do.
+func (l *Loop) acted(w *worker, net runtime.Network, result runtime.SyncResult) {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	w.net = net
+	if result.Acted {
+		w.acted = time.Now()
+		l.r.wake(w.uid)
+	}
+	if !result.RetryAt.IsZero() {
+		l.after(w, max(time.Until(result.RetryAt), 10*time.Millisecond))
+	}
+}
+
+// terminate stops all that runs of a pod.
+func (l *Loop) terminate(ctx context.Context, w *worker, news func()) error {
+	seen, err := l.look(ctx, w)
+	if err != nil {
+		return err
+	}
+	news()
+	l.r.mu.Lock()
+	pod, how := w.pod, runtime.Termination{}
+	if w.ending != nil {
+		how = *w.ending
+	}
+	l.r.mu.Unlock()
+	err = l.cfg.Runtime.Stop(ctx, pod, seen, how)
+	l.r.mu.Lock()
+	w.acted = time.Now()
+	l.r.mu.Unlock()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		l.tell(pod, "FailedKillPod", "error killing pod: "+err.Error())
+		return err
+	}
+	if seen, err = l.look(ctx, w); err != nil {
+		return err
+	}
+	if seen.ContainersRunning() {
+		return errors.New("the runtime says that it has stopped the pod, but a container still runs")
+	}
+	l.advance(w, still)
+	if l.cfg.Probes != nil {
+		w.computing.Lock() // no status under way tracks it again
+		defer w.computing.Unlock()
+		l.cfg.Probes.Forget(w.uid)
+	}
+	return nil
+}
+
+// giveBack returns to the node what a pod held.
+func (l *Loop) giveBack(ctx context.Context, w *worker) error {
+	var g errgroup.Group
+	if l.cfg.Volumes != nil {
+		g.Go(func() error { return l.cfg.Volumes.Unmount(ctx, w.uid) })
+	}
+	if l.cfg.Network != nil {
+		g.Go(func() error { return l.cfg.Network.Teardown(ctx, w.uid) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := l.cfg.Runtime.Remove(ctx, w.uid, runtime.Release); err != nil {
+		return err
+	}
+	l.advance(w, returned)
+	return nil
+}
+
+func (l *Loop) advance(w *worker, e event) {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	w.move(l.r, e)
+}
+
+// purge forgets a pod that nobody wants, once all has been told. What waited for it may begin.
+func (l *Loop) purge(ctx context.Context, w *worker) error {
+	l.r.mu.Lock()
+	ready := w.pod == nil || w.absent && w.told && !w.publishAt.busy
+	if !ready {
+		l.release()
+	}
+	l.r.mu.Unlock()
+	if !ready {
+		return nil
+	}
+	if err := l.cfg.Runtime.Remove(ctx, w.uid, runtime.Purge); err != nil {
+		return err
+	}
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	w.move(l.r, gone)
+	w.quiet()
+	delete(l.r.pods, w.uid)
+	if w.again != nil {
+		l.r.enter(w.uid, w.again, w.from)
+	}
+	l.release()
+	return nil
+}
+
+func refOf(pod *v1.Pod) runtime.PodRef {
+	return runtime.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+}
