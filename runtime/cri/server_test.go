@@ -1,0 +1,365 @@
+package cri_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kubeletkit/kubeletkit/observe"
+	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/runtime/cri"
+	"github.com/kubeletkit/kubeletkit/runtime/runtimetest"
+	"github.com/kubeletkit/kubeletkit/runtime/runtimetest/criserver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func busybox() runtime.Image {
+	return runtime.Image{
+		ID: "sha256:b0b0", Tags: []string{"example.com/busybox:1"}, Size: 4 << 20,
+		Digests: []string{"example.com/busybox@sha256:d1d1"},
+	}
+}
+
+// listen serves an engine at a socket until the test ends or stop is called.
+func listen(t *testing.T, socket string, e *runtimetest.Engine, options ...grpc.ServerOption) (stop func()) {
+	t.Helper()
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := criserver.New(e, options...)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	stop = sync.OnceFunc(func() {
+		server.Stop()
+		if err := <-done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// serve is a cri.Engine over a server over e.
+func serve(t *testing.T, e *runtimetest.Engine, cfg cri.Config, options ...grpc.ServerOption) *cri.Engine {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "runtime.sock")
+	listen(t, socket, e, options...)
+	return dial(t, "unix://"+socket, cfg)
+}
+
+func TestEngineOverASocketKeepsTheContract(t *testing.T) {
+	fake := runtimetest.New(busybox())
+	fake.Logs = true
+	e := serve(t, fake, cri.Config{})
+	runtimetest.Run(t, func() runtime.Engine { return e }, runtimetest.Able(func(runtime.Engine) runtimetest.Abilities {
+		return runtimetest.Abilities{Notifier: e, LogReopener: e, Stats: e}
+	}))
+}
+
+// deadlines is, by method, how long each call that a server saw had to live; zero is for ever.
+type deadlines struct {
+	mu   sync.Mutex
+	left map[string]time.Duration
+}
+
+func (d *deadlines) see(ctx context.Context, q any, i *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	method := i.FullMethod[strings.LastIndexByte(i.FullMethod, '/')+1:]
+	d.left[method] = 0
+	if at, ok := ctx.Deadline(); ok {
+		d.left[method] = time.Until(at)
+	}
+	return next(ctx, q)
+}
+
+func TestEveryCallHasItsDeadline(t *testing.T) {
+	seen := &deadlines{left: map[string]time.Duration{}}
+	fake := runtimetest.New(busybox())
+	e := serve(t, fake, cri.Config{Timeout: time.Hour}, grpc.UnaryInterceptor(seen.see))
+	ctx := context.Background()
+
+	conf := &runtime.SandboxConfig{Pod: runtime.PodRef{Namespace: "default", Name: "web", UID: "u1"}}
+	sandbox, err := e.RunSandbox(ctx, conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := e.CreateContainer(ctx, sandbox, &runtime.ContainerConfig{
+		Pod: conf.Pod, Name: "main", Image: "sha256:b0b0", Sandbox: conf,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake.Remote(busybox())
+	short, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for what, err := range map[string]error{
+		"start": e.StartContainer(ctx, id),
+		"exec":  second(e.Exec(ctx, id, []string{"true"})),
+		"pull":  second(e.PullImage(ctx, runtime.PullRequest{Image: "example.com/busybox:1"})),
+		"list":  second(e.ListImages(short)),
+		"stop":  e.StopContainer(ctx, id, 30*time.Minute),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for method, want := range map[string]time.Duration{
+		"RunPodSandbox": 2 * time.Hour, "CreateContainer": time.Hour, "StartContainer": time.Hour,
+		"StopContainer": 90 * time.Minute, "ExecSync": 0, "PullImage": 0, "ListImages": time.Minute,
+	} {
+		if got := seen.left[method].Round(time.Minute); got != want {
+			t.Errorf("%s had %v to live, want %v", method, got, want)
+		}
+	}
+}
+
+func second[A any](_ A, err error) error { return err }
+
+func TestExecTellsTheRuntimeWhenToKill(t *testing.T) {
+	fake := runtimetest.New(busybox())
+	e := serve(t, fake, cri.Config{})
+	killed := make(chan error, 1)
+	fake.Behave = func(*runtime.ContainerConfig) runtimetest.Behavior {
+		return runtimetest.Behavior{Exec: func(ctx context.Context, _ []string) (runtime.ExecResult, error) {
+			<-ctx.Done()
+			killed <- ctx.Err()
+			return runtime.ExecResult{}, ctx.Err()
+		}}
+	}
+	id := startOne(t, e)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := e.Exec(ctx, id, []string{"hang"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Exec = %v, want the end of its time", err)
+	}
+	if err := <-killed; err == nil {
+		t.Error("the runtime's command lived on")
+	}
+}
+
+// startOne runs a pod with one container and returns the container's ID.
+func startOne(t *testing.T, e runtime.Engine) string {
+	t.Helper()
+	conf := &runtime.SandboxConfig{Pod: runtime.PodRef{Namespace: "default", Name: "web", UID: "u1"}}
+	sandbox, err := e.RunSandbox(t.Context(), conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := e.CreateContainer(t.Context(), sandbox, &runtime.ContainerConfig{
+		Pod: conf.Pod, Name: "main", Image: "sha256:b0b0", Sandbox: conf,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.StartContainer(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func TestErrorsSayWhatTheyMean(t *testing.T) {
+	fake := runtimetest.New()
+	e := serve(t, fake, cri.Config{})
+	for name, row := range map[string]struct{ fault, means error }{
+		"not found":   {runtime.ErrNotFound, runtime.ErrNotFound},
+		"unavailable": {runtime.ErrUnavailable, runtime.ErrUnavailable},
+		"unsupported": {errors.ErrUnsupported, errors.ErrUnsupported},
+		"deadline":    {context.DeadlineExceeded, context.DeadlineExceeded},
+		"cancelled":   {context.Canceled, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake.Inject("RunSandbox", runtimetest.Fail(row.fault))
+			_, err := e.RunSandbox(t.Context(), &runtime.SandboxConfig{Pod: runtime.PodRef{Namespace: "default", Name: "web"}})
+			if want := "run sandbox default/web: " + row.fault.Error(); !errors.Is(err, row.means) || err.Error() != want {
+				t.Errorf("error %q, want one that is %v and reads %q", err, row.means, want)
+			}
+		})
+	}
+	t.Run("others keep their code and mean nothing in particular", func(t *testing.T) {
+		fake.Inject("RunSandbox", runtimetest.Fail(errors.New("out of addresses")))
+		_, err := e.RunSandbox(t.Context(), &runtime.SandboxConfig{Pod: runtime.PodRef{Namespace: "default", Name: "web"}})
+		if s, _ := status.FromError(err); s.Code() != codes.Unknown || err.Error() != "run sandbox default/web: out of addresses" {
+			t.Errorf("error %q of code %v", err, s.Code())
+		}
+	})
+	t.Run("of a pull are the runtime's words alone", func(t *testing.T) {
+		fake.Inject("PullImage", runtimetest.Fail(errors.New("RegistryUnavailable: pull web: connection refused")))
+		_, err := e.PullImage(t.Context(), runtime.PullRequest{Image: "web"})
+		if err == nil || !strings.HasPrefix(err.Error(), "RegistryUnavailable: ") {
+			t.Errorf("error %q", err)
+		}
+	})
+	t.Run("taking away what is gone is none", func(t *testing.T) {
+		fake.Inject("StopSandbox", runtimetest.Fail(runtime.ErrNotFound))
+		if err := e.StopSandbox(t.Context(), "nobody"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestInfoNeedsNoCgroupDriver(t *testing.T) {
+	fake := runtimetest.New()
+	e := serve(t, fake, cri.Config{})
+	for _, driver := range []string{"", "cgroupfs", "systemd"} {
+		want := runtime.Info{
+			Name: "containerd", Version: "v2", CgroupDriver: driver,
+			Ready: runtime.Condition{OK: true}, Network: runtime.Condition{Reason: "NetworkPluginNotReady", Message: "no network"},
+			Handlers: []runtime.Handler{{}, {Name: "gvisor", UserNamespaces: true, RecursiveRO: true}},
+		}
+		fake.SetInfo(want)
+		got, err := e.Info(t.Context())
+		if err != nil || got.CgroupDriver != driver || got.Network != want.Network || !got.Ready.OK ||
+			len(got.Handlers) != 2 || got.Handlers[1] != want.Handlers[1] || got.Name != "containerd" {
+			t.Errorf("Info = %+v, %v, want %+v", got, err, want)
+		}
+	}
+}
+
+func TestRuntimeThatHangsHoldsNobody(t *testing.T) {
+	t.Run("when it does not answer", func(t *testing.T) {
+		fake := runtimetest.New()
+		fake.Inject("", runtimetest.Hang)
+		e := serve(t, fake, cri.Config{Timeout: 50 * time.Millisecond})
+		if _, err := e.ListSandboxes(t.Context(), runtime.Filter{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("when it takes connections and says nothing", func(t *testing.T) {
+		socket := filepath.Join(t.TempDir(), "dead.sock")
+		l, err := net.Listen("unix", socket) // nobody accepts
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		e := dial(t, "unix://"+socket, cri.Config{Timeout: 50 * time.Millisecond})
+		if _, err := e.ListSandboxes(t.Context(), runtime.Filter{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := e.StopContainer(ctx, "c1", time.Hour); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestRuntimeThatWasRestartedIsFoundAgain(t *testing.T) {
+	fake := runtimetest.New(busybox())
+	socket := filepath.Join(t.TempDir(), "runtime.sock")
+	e := dial(t, "unix://"+socket, cri.Config{})
+	_, err := e.ListContainers(t.Context(), runtime.Filter{})
+	if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), socket) {
+		t.Fatalf("before it runs: %v", err)
+	}
+
+	stop := listen(t, socket, fake)
+	answers(t, e)
+	id := startOne(t, e)
+	broken := make(chan error, 1)
+	go func() { broken <- e.Events(t.Context(), func(runtime.Event) {}) }()
+
+	stop()
+	begin := time.Now()
+	if _, err := e.Container(t.Context(), id); !errors.Is(err, runtime.ErrUnavailable) {
+		t.Errorf("while it is down: %v", err)
+	}
+	if d := time.Since(begin); d > 5*time.Second {
+		t.Errorf("it took %v to say so", d)
+	}
+	if err := <-broken; !errors.Is(err, runtime.ErrUnavailable) {
+		t.Errorf("the event stream ended with %v", err)
+	}
+
+	listen(t, socket, fake)
+	answers(t, e)
+	if c, err := e.Container(t.Context(), id); err != nil || c.State != runtime.Running || c.SandboxID == "" {
+		t.Errorf("afterwards: %+v, %v", c, err)
+	}
+}
+
+// answers waits until the runtime does.
+func answers(t *testing.T, e *cri.Engine) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		_, err := e.ListContainers(t.Context(), runtime.Filter{})
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("not within 10s: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// figures is an observe.Metrics that adds up.
+type figures struct {
+	mu  sync.Mutex
+	sum map[string]float64
+}
+
+func (f *figures) Counter(name, _ string, _ ...string) (observe.Metric, error) {
+	return figure{f, name}, nil
+}
+
+func (f *figures) Gauge(name, _ string, _ ...string) (observe.Metric, error) {
+	return figure{f, name}, nil
+}
+
+func (f *figures) Histogram(name, _ string, _ []float64, _ ...string) (observe.Metric, error) {
+	return figure{f, name}, nil
+}
+
+type figure struct {
+	*figures
+	name string
+}
+
+func (f figure) Record(v float64, labels ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sum[f.name+"{"+strings.Join(labels, ",")+"}"] += v
+}
+
+func (f figure) Forget(...string) {}
+
+func TestCallsAreCountedUnderTheKubeletsNames(t *testing.T) {
+	f := &figures{sum: map[string]float64{}}
+	e := serve(t, runtimetest.New(), cri.Config{Observe: observe.To{Metrics: f}})
+	for range 2 {
+		if _, err := e.ListSandboxes(t.Context(), runtime.Filter{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := e.Sandbox(t.Context(), "nobody"); err == nil {
+		t.Fatal("there is nobody")
+	}
+	for name, want := range map[string]float64{
+		"kubelet_runtime_operations_total{list_podsandbox}":          2,
+		"kubelet_runtime_operations_errors_total{list_podsandbox}":   0,
+		"kubelet_runtime_operations_total{podsandbox_status}":        1,
+		"kubelet_runtime_operations_errors_total{podsandbox_status}": 1,
+	} {
+		if f.sum[name] != want {
+			t.Errorf("%s = %v, want %v", name, f.sum[name], want)
+		}
+	}
+	if f.sum["kubelet_runtime_operations_duration_seconds{list_podsandbox}"] <= 0 {
+		t.Error("no time was recorded")
+	}
+}
