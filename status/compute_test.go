@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -221,7 +222,7 @@ func (w *world) results() runtime.ProbeResults {
 }
 
 func TestComputeHoldsItsPromisesOverRandomHistories(t *testing.T) {
-	for seed := range uint64(1500) {
+	for seed := range uint64(500) {
 		w := newWorld(rand.New(rand.NewPCG(seed, 1)))
 		in := Input{Pod: w.pod, RuntimeName: "rt", HostIPs: []string{"192.0.2.1"}, Now: now}
 		for i := range 40 {
@@ -251,13 +252,13 @@ func computeTwice(t *testing.T, in Input) v1.PodStatus {
 	pod, last := in.Pod.DeepCopy(), in.Last.DeepCopy()
 	containers := slices.Clone(in.Seen.Containers)
 	s := Compute(in)
-	if diff := cmp.Diff(s, Compute(in)); diff != "" {
-		t.Errorf("not deterministic: %s", diff)
+	if again := Compute(in); !reflect.DeepEqual(s, again) {
+		t.Errorf("not deterministic: %s", cmp.Diff(s, again))
 	}
 	kept := *s.DeepCopy()
 	scribble(&s)
-	if diff := cmp.Diff(pod, in.Pod) + cmp.Diff(last, &in.Last) + cmp.Diff(containers, in.Seen.Containers); diff != "" {
-		t.Errorf("input changed: %s", diff)
+	if !reflect.DeepEqual(pod, in.Pod) || !reflect.DeepEqual(last, &in.Last) || !reflect.DeepEqual(containers, in.Seen.Containers) {
+		t.Errorf("input changed: %s", cmp.Diff(pod, in.Pod)+cmp.Diff(last, &in.Last)+cmp.Diff(containers, in.Seen.Containers))
 	}
 	return kept
 }

@@ -1,0 +1,695 @@
+package status
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/observe"
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// sink remembers what it was told, as "pod message", and "pod finished". It takes some time for each call and fails
+// as fail says.
+type sink struct {
+	delay time.Duration
+	fail  func(call string) error
+
+	mu       sync.Mutex // guards the rest
+	calls    []string   // that succeeded
+	tried    int
+	underway map[types.UID]int
+	most     int // calls at once
+}
+
+func (s *sink) call(ctx context.Context, pod *v1.Pod, what string) error {
+	call := string(pod.UID) + " " + what
+	s.mu.Lock()
+	s.tried++
+	if s.underway == nil {
+		s.underway = map[types.UID]int{}
+	}
+	s.underway[pod.UID]++
+	if s.underway[pod.UID] > 1 {
+		s.calls = append(s.calls, call+" OVERLAPS")
+	}
+	n := 0
+	for _, u := range s.underway {
+		n += u
+	}
+	s.most = max(s.most, n)
+	s.mu.Unlock()
+
+	var err error
+	if s.delay > 0 {
+		select {
+		case <-time.After(s.delay):
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.underway[pod.UID]--
+	if err == nil && s.fail != nil {
+		err = s.fail(call)
+	}
+	if err == nil {
+		s.calls = append(s.calls, call)
+	}
+	return err
+}
+
+func (s *sink) UpdateStatus(ctx context.Context, pod *v1.Pod, st v1.PodStatus) error {
+	return s.call(ctx, pod, st.Message)
+}
+
+func (s *sink) Finished(ctx context.Context, pod *v1.Pod) error { return s.call(ctx, pod, "finished") }
+
+func (s *sink) told() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.calls, ", ")
+}
+
+func named(uid string) *v1.Pod {
+	p := pod(always, "app")
+	p.UID = types.UID(uid)
+	return p
+}
+
+func says(message string) v1.PodStatus { return v1.PodStatus{Phase: v1.PodRunning, Message: message} }
+
+// bubble runs a Manager in front of sink in a bubble of its own time. script gets it running; afterwards it is stopped.
+func bubble(t *testing.T, cfg Config, script func(t *testing.T, m *Manager)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		m, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- m.Run(ctx) }()
+		script(t, m)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func want(t *testing.T, s *sink, calls string) {
+	t.Helper()
+	synctest.Wait()
+	if got := s.told(); got != calls {
+		t.Errorf("the sink was told\n  %s\nwant\n  %s", got, calls)
+	}
+}
+
+func update(t *testing.T, m *Manager, uid, message string) {
+	t.Helper()
+	if err := m.UpdateStatus(t.Context(), named(uid), says(message)); err != nil {
+		t.Error(err)
+	}
+}
+
+func finish(t *testing.T, m *Manager, uid string) {
+	t.Helper()
+	if err := m.Finished(t.Context(), named(uid)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOnlyTheNewestIsSent(t *testing.T) {
+	s := &sink{delay: time.Second}
+	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
+		update(t, m, "a", "1")
+		synctest.Wait() // 1 is under way
+		for _, message := range []string{"2", "3", "4"} {
+			update(t, m, "a", message)
+		}
+		time.Sleep(3 * time.Second)
+		want(t, s, "a 1, a 4")
+	})
+}
+
+func TestEqualStatusesAreSentOnce(t *testing.T) {
+	s := &sink{}
+	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
+		p, st := named("a"), says("1")
+		st.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: stamp(now), ObservedGeneration: 1}, {Type: "x"}}
+		again := *st.DeepCopy()
+		slices.Reverse(again.Conditions)
+		again.Conditions[1].LastTransitionTime = stamp(now.Add(time.Hour))
+		again.Conditions[1].ObservedGeneration = 2
+		again.ResourceClaimStatuses = []v1.PodResourceClaimStatus{{Name: "not ours"}}
+		again.PodIPs = []v1.PodIP{}
+		for _, st := range []v1.PodStatus{st, again} {
+			if err := m.UpdateStatus(t.Context(), p, st); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		want(t, s, "a 1")
+
+		for _, change := range []func(*v1.PodStatus){
+			func(s *v1.PodStatus) { s.Conditions[0].Status = v1.ConditionFalse },
+			func(s *v1.PodStatus) { s.Conditions[0].Reason = "r" },
+			func(s *v1.PodStatus) { s.Conditions[0].Message = "m" },
+			func(s *v1.PodStatus) { s.Conditions = s.Conditions[:1] },
+			func(s *v1.PodStatus) { s.ObservedGeneration = 9 },
+			func(s *v1.PodStatus) { s.StartTime = new(stamp(now)) },
+		} {
+			st = *st.DeepCopy()
+			change(&st)
+			before := s.told()
+			if err := m.UpdateStatus(t.Context(), p, st); err != nil {
+				t.Error(err)
+			}
+			want(t, s, before+", a 1")
+		}
+	})
+}
+
+func TestBackToWhatWasSentIsNothingToSend(t *testing.T) {
+	s := &sink{delay: time.Second}
+	bubble(t, Config{Sink: s, Parallel: 1}, func(t *testing.T, m *Manager) {
+		update(t, m, "a", "1")
+		time.Sleep(2 * time.Second)
+		update(t, m, "b", "1") // takes the one worker
+		synctest.Wait()
+		update(t, m, "a", "2")
+		update(t, m, "a", "1")
+		time.Sleep(5 * time.Second)
+		want(t, s, "a 1, b 1")
+	})
+}
+
+func TestPodsGoSideBySideWithinBounds(t *testing.T) {
+	s := &sink{delay: time.Second}
+	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
+		for i := range 12 {
+			update(t, m, fmt.Sprint(i), "1")
+		}
+		time.Sleep(3*time.Second + time.Millisecond)
+		synctest.Wait()
+		if n := len(s.calls); n != 12 || s.most != 4 {
+			t.Errorf("%d calls in three seconds, %d at once", n, s.most)
+		}
+	})
+}
+
+func TestC186NoPodWaitsBehindTheChangesOfAnother(t *testing.T) {
+	s := &sink{delay: time.Second}
+	bubble(t, Config{Sink: s, Parallel: 1}, func(t *testing.T, m *Manager) {
+		update(t, m, "busy", "0")
+		synctest.Wait()
+		update(t, m, "other", "1")
+		for i := range 30 {
+			update(t, m, "busy", fmt.Sprint(i))
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+		if got := s.told(); !strings.HasPrefix(got, "busy 0, other 1, busy ") {
+			t.Errorf("order: %s", got)
+		}
+		if n := len(m.queue); n > 2 {
+			t.Errorf("%d queued for two pods", n)
+		}
+	})
+}
+
+func TestFailuresAreTriedAgainWithTheNewest(t *testing.T) {
+	down := true
+	s := &sink{fail: func(string) error {
+		if down {
+			return errors.New("no route to host")
+		}
+		return nil
+	}}
+	var log bytes.Buffer
+	bubble(t, Config{Sink: s, Observe: observe.To{Log: slog.New(slog.NewTextHandler(&log, nil))}}, func(t *testing.T, m *Manager) {
+		update(t, m, "a", "1")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		// At 0, 0.5, 1.5, 3.5, 7.5, 15.5 s and then every ten seconds.
+		if s.tried != 10 {
+			t.Errorf("tried %d times in a minute", s.tried)
+		}
+		update(t, m, "a", "2")
+		down = false
+		time.Sleep(10 * time.Second)
+		want(t, s, "a 2")
+
+		down = true
+		tried := s.tried
+		update(t, m, "a", "3")
+		time.Sleep(400 * time.Millisecond)
+		down = false
+		time.Sleep(100 * time.Millisecond)
+		want(t, s, "a 2, a 3") // after a success the waits are short again
+		if s.tried != tried+2 {
+			t.Errorf("tried %d times", s.tried-tried)
+		}
+	})
+	if !strings.Contains(log.String(), "no route to host") {
+		t.Errorf("log: %s", log.String())
+	}
+}
+
+func TestAFailedCallMayHaveArrived(t *testing.T) {
+	fail := false
+	s := &sink{fail: func(string) error {
+		if fail {
+			return context.DeadlineExceeded
+		}
+		return nil
+	}}
+	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
+		update(t, m, "a", "1")
+		synctest.Wait()
+		fail = true
+		update(t, m, "a", "2")
+		synctest.Wait()
+		fail = false
+		update(t, m, "a", "1") // equal to what was delivered, but the sink may have 2
+		time.Sleep(time.Second)
+		want(t, s, "a 1, a 1")
+	})
+}
+
+func TestFinishedComesLastAndOnce(t *testing.T) {
+	failures := 3
+	s := &sink{delay: time.Second, fail: func(string) error {
+		if failures--; failures >= 0 {
+			return errors.New("busy")
+		}
+		return nil
+	}}
+	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
+		update(t, m, "a", "1")
+		synctest.Wait()
+		update(t, m, "a", "2")
+		finish(t, m, "a")
+		finish(t, m, "a")
+		update(t, m, "a", "late")
+		time.Sleep(time.Minute)
+		want(t, s, "a 2, a finished")
+		if len(m.pods) != 0 {
+			t.Error("the pod is still remembered")
+		}
+
+		update(t, m, "a", "next life")
+		time.Sleep(time.Minute)
+		want(t, s, "a 2, a finished, a next life")
+	})
+}
+
+func TestFinishedWithoutAStatus(t *testing.T) {
+	s := &sink{}
+	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
+		finish(t, m, "a")
+		want(t, s, "a finished")
+	})
+}
+
+func TestC074APodThatIsGoneIsForgotten(t *testing.T) {
+	gone := fmt.Errorf("pod a: %w", runtime.ErrNotFound)
+	s := &sink{fail: func(string) error { return gone }}
+	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
+		update(t, m, "a", "1")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if s.tried != 1 || len(m.pods) != 0 {
+			t.Errorf("tried %d times, %d pods remembered", s.tried, len(m.pods))
+		}
+		s.delay = time.Second
+		update(t, m, "a", "2")
+		finish(t, m, "a")
+		time.Sleep(time.Minute)
+		if s.tried != 3 || len(m.pods) != 0 {
+			t.Errorf("tried %d times, %d pods remembered", s.tried, len(m.pods))
+		}
+		update(t, m, "a", "3")
+		synctest.Wait()
+		gone = nil
+		update(t, m, "a", "4") // came while 3 was answered
+		time.Sleep(2 * time.Second)
+		want(t, s, "a 3, a 4")
+	})
+}
+
+func TestC078WhatSomebodyElseWroteIsWrittenOver(t *testing.T) {
+	s := &sink{}
+	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
+		p, st := named("a"), says("1")
+		tell := func() {
+			if err := m.UpdateStatus(t.Context(), p, st); err != nil {
+				t.Error(err)
+			}
+		}
+		st.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
+		tell()
+		time.Sleep(time.Minute)
+		tell() // the source shows nothing: no opinion
+		want(t, s, "a 1")
+
+		p = named("a")
+		p.Status = *st.DeepCopy()
+		tell()
+		want(t, s, "a 1")
+
+		p = named("a")
+		p.Status = *st.DeepCopy()
+		p.Status.Conditions[0] = v1.PodCondition{Type: v1.PodReady, Status: v1.ConditionFalse, Reason: "NodeNotReady"}
+		tell()
+		want(t, s, "a 1, a 1")
+		tell() // the source lags behind: not at once again
+		want(t, s, "a 1, a 1")
+		time.Sleep(10 * time.Second)
+		tell()
+		want(t, s, "a 1, a 1, a 1")
+	})
+}
+
+func TestWhatCannotBeTrueIsRefused(t *testing.T) {
+	ended := func(code int32) v1.ContainerState {
+		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code}}
+	}
+	for _, tt := range []struct {
+		rule string
+		pod  *v1.Pod
+		name string
+		code int32
+		ok   bool
+	}{
+		{"Always restarts", pod(always, "app"), "app", 0, true},
+		{"OnFailure restarts what failed", pod(onFailure, "app"), "app", 1, true},
+		{"OnFailure does not restart what succeeded", pod(onFailure, "app"), "app", 0, false},
+		{"Never restarts nothing", pod(never, "app"), "app", 1, false},
+		{"nor an init container", pod(never, "i-a", "app"), "i-a", 1, false},
+		{"but a sidecar", pod(never, "s-a", "app"), "s-a", 1, true},
+		{"a container with a policy of its own", with(pod(never, "app"), on("app", ownPolicy(v1.ContainerRestartPolicyAlways))), "app", 0, true},
+		{"a rule that matches", with(pod(never, "app"), on("app", rule(v1.ContainerRestartRuleActionRestart, 7))), "app", 7, true},
+		{"a rule that does not match", with(pod(never, "app"), on("app", rule(v1.ContainerRestartRuleActionRestart, 7))), "app", 8, false},
+		{"any container where a rule restarts all", with(pod(never, "app", "log"), on("log", rule(v1.ContainerRestartRuleActionRestartAllContainers, 7))), "app", 0, true},
+	} {
+		t.Run(tt.rule, func(t *testing.T) {
+			list := func(state v1.ContainerState) (s v1.PodStatus) {
+				cs := []v1.ContainerStatus{{Name: tt.name, State: state}}
+				if s.ContainerStatuses = cs; strings.Contains(tt.name, "-") {
+					s.ContainerStatuses, s.InitContainerStatuses = nil, cs
+				}
+				return s
+			}
+			m, err := New(Config{Sink: &sink{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			steps := []struct {
+				state v1.ContainerState
+				ok    bool
+			}{
+				{v1.ContainerState{Running: &v1.ContainerStateRunning{}}, true},
+				{ended(tt.code), true},
+				{v1.ContainerState{Waiting: &v1.ContainerStateWaiting{}}, tt.ok},
+				{ended(tt.code), true},
+			}
+			for i, step := range steps {
+				if err := m.UpdateStatus(t.Context(), tt.pod, list(step.state)); (err == nil) != step.ok {
+					t.Errorf("step %d: %v", i, err)
+				}
+			}
+			shown := tt.pod.DeepCopy()
+			shown.UID, shown.Status = "u2", list(ended(tt.code))
+			if err := m.UpdateStatus(t.Context(), shown, list(v1.ContainerState{})); (err == nil) != tt.ok {
+				t.Errorf("against what the source shows: %v", err)
+			}
+			if tt.ok == (m.pods["u2"] == nil) {
+				t.Error("a refused status is remembered, or another is not")
+			}
+		})
+	}
+}
+
+func TestTheStopDeliversWhatIsQueued(t *testing.T) {
+	down := true
+	s := &sink{delay: time.Second, fail: func(call string) error {
+		if down {
+			return errors.New("down")
+		}
+		return nil
+	}}
+	synctest.Test(t, func(t *testing.T) {
+		m, err := New(Config{Sink: s, Parallel: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		update(t, m, "a", "1") // before Run
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- m.Run(ctx) }()
+		time.Sleep(1100 * time.Millisecond) // a waits for its second attempt
+		down = false
+		for _, uid := range []string{"b", "c", "d", "e"} {
+			update(t, m, uid, "1")
+		}
+		finish(t, m, "b")
+		cancel()
+		start := time.Now()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		got := strings.Split(s.told(), ", ")
+		slices.Sort(got)
+		if g := strings.Join(got, ", "); g != "a 1, b 1, b finished, c 1, d 1, e 1" {
+			t.Errorf("told: %s", g)
+		}
+		if took := time.Since(start); took != 3*time.Second {
+			t.Errorf("six calls, two at once, took %s", took)
+		}
+	})
+}
+
+func TestTheStopHasADeadlineAndTheNextRunGoesOn(t *testing.T) {
+	s := &sink{delay: time.Hour}
+	synctest.Test(t, func(t *testing.T) {
+		m, err := New(Config{Sink: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 6 {
+			update(t, m, fmt.Sprint(i), "1")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- m.Run(ctx) }()
+		synctest.Wait()
+		cancel()
+		start := time.Now()
+		<-done
+		if took := time.Since(start); took != 5*time.Second || s.told() != "" {
+			t.Errorf("stopped after %s, told %q", took, s.told())
+		}
+
+		s.delay = 0
+		ctx, cancel = context.WithCancel(t.Context())
+		go func() { done <- m.Run(ctx) }()
+		synctest.Wait()
+		if n := len(s.calls); n != 6 {
+			t.Errorf("the next Run told of %d pods", n)
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestAFailureAtTheStopIsNotTriedForEver(t *testing.T) {
+	s := &sink{fail: func(string) error { return errors.New("down") }}
+	synctest.Test(t, func(t *testing.T) {
+		m, err := New(Config{Sink: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		update(t, m, "a", "1")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		start := time.Now()
+		if err := m.Run(ctx); err != nil || time.Since(start) != 0 {
+			t.Errorf("%v after %s", err, time.Since(start))
+		}
+	})
+}
+
+func TestNewChecksItsConfig(t *testing.T) {
+	if _, err := New(Config{}); err == nil {
+		t.Error("a Manager without a Sink")
+	}
+	if _, err := New(Config{Sink: &sink{}, Observe: observe.To{Metrics: noMetrics{}}}); err == nil {
+		t.Error("an error of the metrics was lost")
+	}
+}
+
+type noMetrics struct{}
+
+func (noMetrics) Counter(string, string, ...string) (observe.Metric, error) {
+	return nil, errors.New("taken")
+}
+
+func (noMetrics) Gauge(string, string, ...string) (observe.Metric, error) {
+	return nil, errors.New("taken")
+}
+
+func (noMetrics) Histogram(string, string, []float64, ...string) (observe.Metric, error) {
+	return nil, errors.New("taken")
+}
+
+// counted is Metrics that write down what is recorded.
+type counted struct {
+	mu    sync.Mutex // guards lines
+	lines []string
+}
+
+type countedMetric struct {
+	c    *counted
+	name string
+}
+
+func (c *counted) Counter(name, _ string, _ ...string) (observe.Metric, error) {
+	return countedMetric{c, name}, nil
+}
+
+func (c *counted) Gauge(name, _ string, _ ...string) (observe.Metric, error) {
+	return countedMetric{c, name}, nil
+}
+
+func (c *counted) Histogram(name, _ string, _ []float64, _ ...string) (observe.Metric, error) {
+	return countedMetric{c, name}, nil
+}
+
+func (m countedMetric) Record(v float64, labels ...string) {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	m.c.lines = append(m.c.lines, fmt.Sprint(strings.TrimPrefix(m.name, "kubelet_"), " ", v, " ", strings.Join(labels, ",")))
+}
+
+func (countedMetric) Forget(...string) {}
+
+func TestMetrics(t *testing.T) {
+	s, c := &sink{delay: time.Second}, &counted{}
+	bubble(t, Config{Sink: s, Observe: observe.To{Metrics: c}}, func(t *testing.T, m *Manager) {
+		end := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}}
+		st := v1.PodStatus{
+			ContainerStatuses:     []v1.ContainerStatus{{Name: "app", State: end}},
+			InitContainerStatuses: []v1.ContainerStatus{{Name: "i-a", State: end}},
+		}
+		for range 2 {
+			if err := m.UpdateStatus(t.Context(), named("a"), st); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		st.Message = "changed in the middle"
+		if err := m.UpdateStatus(t.Context(), named("a"), st); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(5 * time.Second)
+	})
+	want := []string{
+		"terminated_containers_total 1 init_container,1,Error",
+		"terminated_containers_total 1 container,1,Error",
+		"pod_status_sync_duration_seconds 1 ",
+		"pod_status_sync_duration_seconds 1 ",
+	}
+	if !slices.Equal(c.lines, want) {
+		t.Errorf("recorded\n%s", strings.Join(c.lines, "\n"))
+	}
+}
+
+// A naive model of what the sink may see: for each pod a subsequence of what was noted that ends with the newest, then
+// Finished once.
+func TestRandomHistoriesAgainstANaiveModel(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		var mu sync.Mutex // guards luck
+		luck := rand.New(rand.NewPCG(seed, 3))
+		s := &sink{delay: time.Duration(r.IntN(3)) * 100 * time.Millisecond, fail: func(string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if luck.IntN(3) == 0 {
+				return errors.New("bad luck")
+			}
+			return nil
+		}}
+		noted := map[string][]string{}
+		bubble(t, Config{Sink: s, Parallel: 1 + r.IntN(4)}, func(t *testing.T, m *Manager) {
+			over := map[string]bool{}
+			for i := range 80 {
+				uid := string(rune('a' + r.IntN(5)))
+				switch {
+				case over[uid]:
+				case r.IntN(15) == 0:
+					over[uid] = true
+					noted[uid] = append(noted[uid], "finished")
+					finish(t, m, uid)
+				default:
+					message := fmt.Sprint(i - r.IntN(2)) // sometimes the same again
+					noted[uid] = append(noted[uid], message)
+					update(t, m, uid, message)
+				}
+				time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
+			}
+			time.Sleep(10 * time.Minute)
+			if len(m.pods) != len(noted)-len(over) || len(m.queue) != 0 {
+				t.Errorf("%d pods remembered, %d queued", len(m.pods), len(m.queue))
+			}
+		})
+		checkHistory(t, s, noted)
+		if t.Failed() {
+			t.Fatalf("seed %d\n%v\n%v", seed, noted, s.calls)
+		}
+	}
+}
+
+func checkHistory(t *testing.T, s *sink, noted map[string][]string) {
+	t.Helper()
+	got := map[string][]string{}
+	for _, call := range s.calls {
+		uid, what, _ := strings.Cut(call, " ")
+		got[uid] = append(got[uid], what)
+	}
+	for uid, all := range noted {
+		rest := all
+		for _, what := range got[uid] {
+			i := slices.Index(rest, what)
+			if i < 0 {
+				t.Errorf("%s: told %s, which was not noted then", uid, what)
+				return
+			}
+			rest = rest[i+1:]
+		}
+		told := got[uid]
+		if len(told) == 0 || told[len(told)-1] != all[len(all)-1] {
+			t.Errorf("%s: last told %v, last noted %s", uid, told, all[len(all)-1])
+		}
+		if n := len(all); all[n-1] == "finished" && n > 1 && (len(told) < 2 || told[len(told)-2] != all[n-2]) {
+			t.Errorf("%s: finished before the newest status was told", uid)
+		}
+	}
+}
