@@ -83,6 +83,7 @@ func (s *schedule) run(ctx context.Context) {
 func (s *schedule) launch(ctx context.Context, wg *sync.WaitGroup) (next time.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.full = false
 	now := time.Now()
 	for len(s.waiting) > 0 && s.quick < quickChecks && s.running < allChecks {
 		if next := s.waiting[0].at; next.After(now) {
