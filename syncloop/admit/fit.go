@@ -1,0 +1,167 @@
+package admit
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+	podresource "k8s.io/component-helpers/resource"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
+)
+
+// Fit refuses pods for which this node has no room or to which it does not belong.
+type Fit struct {
+	Node func() *v1.Node // nil, or giving nil: only host ports are compared
+}
+
+// Admit refuses with OutOfpods, OutOfcpu, OutOfmemory, OutOfephemeral-storage or OutOf<resource>, NodeAffinity, NodeName,
+// NodePorts or TaintToleration. A pod among the others with the same UID is the pod as it was, and is not counted.
+func (f Fit) Admit(_ context.Context, pod *v1.Pod, others []*v1.Pod) error {
+	others = slices.DeleteFunc(slices.Clone(others), func(o *v1.Pod) bool { return o.UID == pod.UID && pod.UID != "" })
+	if node := known(f.Node); node != nil {
+		if err := room(pod, others, node.Status.Allocatable); err != nil {
+			return err
+		}
+		if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
+			return refuse("NodeAffinity", "its nodeSelector or node affinity does not match the labels of this node")
+		}
+		if name := pod.Spec.NodeName; name != "" && name != node.Name {
+			return refuse("NodeName", "it is for node %s, and this is %s", name, node.Name)
+		}
+		if err := ports(pod, others); err != nil {
+			return err
+		}
+		return taints(pod, node)
+	}
+	return ports(pod, others)
+}
+
+// room compares what the pod asks for with what others leave. A node that says nothing of its size passes.
+func room(pod *v1.Pod, others []*v1.Pod, allocatable v1.ResourceList) error {
+	if len(allocatable) == 0 {
+		return nil
+	}
+	if most := allocatable.Pods().Value(); int64(len(others)) >= most {
+		return refuse("OutOfpods", "this node runs %d pods, and %d are allowed", len(others), most)
+	}
+	wanted := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
+	used := v1.ResourceList{}
+	for _, o := range others {
+		for name, q := range podresource.PodRequests(o, podresource.PodResourcesOptions{}) {
+			sum := used[name]
+			sum.Add(q)
+			used[name] = sum
+		}
+	}
+	for _, name := range inOrder(wanted) {
+		size, ok := allocatable[name]
+		if !ok && extended(name) {
+			continue // someone else's to hand out
+		}
+		want, have := wanted[name], used[name]
+		total := want.DeepCopy()
+		total.Add(have)
+		if want.Sign() > 0 && total.Cmp(size) > 0 {
+			return refuse("OutOf"+string(name), "it asks for %s of %s; %s of %s on this node are taken", text(want), name, text(have), text(size))
+		}
+	}
+	return nil
+}
+
+func text(q resource.Quantity) string { return q.String() }
+
+// inOrder are the names as the kubelet looks at them: processor, memory, storage, then the others by name.
+func inOrder(l v1.ResourceList) []v1.ResourceName {
+	rank := map[v1.ResourceName]int{v1.ResourceCPU: -3, v1.ResourceMemory: -2, v1.ResourceEphemeralStorage: -1}
+	return slices.SortedFunc(maps.Keys(l), func(a, b v1.ResourceName) int {
+		return cmp.Or(cmp.Compare(rank[a], rank[b]), cmp.Compare(a, b))
+	})
+}
+
+// extended says that a resource is not Kubernetes' own.
+func extended(name v1.ResourceName) bool {
+	n := string(name)
+	return strings.Contains(n, "/") && !strings.Contains(n, v1.ResourceDefaultNamespacePrefix) &&
+		!strings.HasPrefix(n, v1.DefaultResourceRequestsPrefix) && len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+n)) == 0
+}
+
+// ports compares the host ports of the pod with those of the others. One without an address takes all addresses.
+func ports(pod *v1.Pod, others []*v1.Pod) error {
+	wanted := hostPorts(pod)
+	if len(wanted) == 0 {
+		return nil
+	}
+	for _, o := range others {
+		for _, taken := range hostPorts(o) {
+			for _, p := range wanted {
+				if p.port == taken.port && p.protocol == taken.protocol && (p.ip == taken.ip || p.ip == everywhere || taken.ip == everywhere) {
+					return refuse("NodePorts", "host port %d/%s is taken by pod %s/%s", p.port, p.protocol, o.Namespace, o.Name)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+const everywhere = "0.0.0.0"
+
+type hostPort struct {
+	ip       string
+	protocol v1.Protocol
+	port     int32
+}
+
+// hostPorts are those the pod holds as long as it runs.
+func hostPorts(pod *v1.Pod) (list []hostPort) {
+	add := func(c *v1.Container) {
+		for _, p := range c.Ports {
+			if p.HostPort > 0 {
+				list = append(list, hostPort{cmp.Or(p.HostIP, everywhere), cmp.Or(p.Protocol, v1.ProtocolTCP), p.HostPort})
+			}
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i])
+	}
+	return list
+}
+
+// taints refuses a pod that would be driven out at once. What the node runs on its own account stays.
+func taints(pod *v1.Pod, node *v1.Node) error {
+	if podspec.Static(pod) {
+		return nil
+	}
+	for i := range node.Spec.Taints {
+		t := &node.Spec.Taints[i]
+		if t.Effect == v1.TaintEffectNoExecute && !slices.ContainsFunc(pod.Spec.Tolerations, func(tol v1.Toleration) bool { return tolerates(&tol, t) }) {
+			return refuse("TaintToleration", "it does not tolerate the taint %s of this node", t.ToString())
+		}
+	}
+	return nil
+}
+
+// tolerates says that a toleration covers a taint. The operators Lt and Gt, which are alpha, cover none.
+func tolerates(tol *v1.Toleration, t *v1.Taint) bool {
+	if tol.Effect != "" && tol.Effect != t.Effect || tol.Key != "" && tol.Key != t.Key {
+		return false
+	}
+	switch tol.Operator {
+	case v1.TolerationOpExists:
+		return true
+	case v1.TolerationOpEqual, "":
+		return tol.Value == t.Value
+	}
+	return false
+}
