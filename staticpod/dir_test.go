@@ -14,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/observe"
 )
 
@@ -248,11 +249,11 @@ func TestPodIsPlacedOnTheNode(t *testing.T) {
 	if p.Namespace != "default" || p.Spec.NodeName != "Node-1" || p.Status.Phase != v1.PodPending || !validUID(string(p.UID)) || len(p.UID) != 32 {
 		t.Errorf("%s/%s on %s, phase %s, uid %s", p.Namespace, p.Name, p.Spec.NodeName, p.Status.Phase, p.UID)
 	}
-	if p.Annotations[annotationSource] != "file" || p.Annotations[annotationHash] != string(p.UID) {
+	if p.Annotations[podspec.SourceAnnotation] != "file" || p.Annotations[podspec.HashAnnotation] != string(p.UID) {
 		t.Errorf("annotations %v", p.Annotations)
 	}
-	if seen, err := time.Parse(time.RFC3339Nano, p.Annotations[annotationSeen]); err != nil || seen.Before(before.Truncate(0)) {
-		t.Errorf("seen %s, %v", p.Annotations[annotationSeen], err)
+	if seen, err := time.Parse(time.RFC3339Nano, p.Annotations[podspec.SeenAnnotation]); err != nil || seen.Before(before.Truncate(0)) {
+		t.Errorf("seen %s, %v", p.Annotations[podspec.SeenAnnotation], err)
 	}
 	want := []v1.Toleration{{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute}}
 	if !slices.Equal(p.Spec.Tolerations, want) {
@@ -528,4 +529,10 @@ var podNames = map[string]string{
 	"46-uid-collision-a.yaml": "uid-same-a-n1", "49-forged-source.yaml": "forged-source-n1", "50-foreign-node.yaml": "foreign-node-n1",
 	"51-same-name-ns-a.yaml": "team-a/twin-n1", "52-same-name-ns-b.yaml": "team-b/twin-n1",
 	"84-unsafe-sysctl.yaml": "sysctl-n1", "85-windows-on-linux.yaml": "win-n1",
+}
+
+// lookOnce is what one look delivers.
+func lookOnce(d *Dir) (pods []*v1.Pod, complete bool) {
+	d.step(time.Now(), func(p []*v1.Pod, c bool) { pods, complete = p, c })
+	return pods, complete
 }

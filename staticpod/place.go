@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 )
 
 // seenFormat is RFC 3339 with all nine digits of the second.
@@ -30,9 +32,9 @@ func place(m manifest, node, path string, now time.Time) (*v1.Pod, error) {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}
-	pod.Annotations[annotationSource] = "file"
-	pod.Annotations[annotationHash] = string(pod.UID)
-	pod.Annotations[annotationSeen] = now.Format(seenFormat)
+	pod.Annotations[podspec.SourceAnnotation] = "file"
+	pod.Annotations[podspec.HashAnnotation] = string(pod.UID)
+	pod.Annotations[podspec.SeenAnnotation] = now.Format(seenFormat)
 	tolerate(pod)
 	pod.Status = v1.PodStatus{Phase: v1.PodPending}
 	return pod, nil

@@ -11,6 +11,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 )
 
 // settle is how long a file must be bad, or gone, to count as that. Editors and writers in place pass
@@ -123,7 +125,7 @@ func (t *table) look(e *entry, now time.Time) {
 // same says that a new reading of a file is the pod it was. The time it was first seen stays with a UID.
 func same(old, pod *v1.Pod) bool {
 	if old.UID == pod.UID {
-		pod.Annotations[annotationSeen] = old.Annotations[annotationSeen]
+		pod.Annotations[podspec.SeenAnnotation] = old.Annotations[podspec.SeenAnnotation]
 	}
 	return equality.Semantic.DeepEqual(old, pod)
 }

@@ -11,14 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-)
 
-// The bookkeeping annotations of pods that come from files. The names are the kubelet's.
-const (
-	annotationSource = "kubernetes.io/config.source"
-	annotationHash   = "kubernetes.io/config.hash"
-	annotationSeen   = "kubernetes.io/config.seen"
-	annotationMirror = "kubernetes.io/config.mirror"
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 )
 
 const maxAnnotations = 256 << 10 // bytes of all keys and values
@@ -74,8 +68,8 @@ func (v *validator) metadata() {
 	if size > maxAnnotations {
 		v.add(at, "are too large together: %d KiB, at most %d", size>>10, maxAnnotations>>10)
 	}
-	if _, ok := m.Annotations[annotationMirror]; ok {
-		v.add(at.Key(annotationMirror), "marks the copy of a static pod in an API server; remove it, a file holds the pod itself")
+	if _, ok := m.Annotations[podspec.MirrorAnnotation]; ok {
+		v.add(at.Key(podspec.MirrorAnnotation), "marks the copy of a static pod in an API server; remove it, a file holds the pod itself")
 	}
 }
 
