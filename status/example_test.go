@@ -31,15 +31,15 @@ func ExampleCompute() {
 	web := s.ContainerStatuses[0]
 	fmt.Println(s.Phase, web.State.Waiting.Reason, "after exit code", web.LastTerminationState.Terminated.ExitCode)
 	for _, c := range s.Conditions {
-		fmt.Println(c.Type, c.Status, c.Reason)
+		fmt.Printf("%s=%s\n", c.Type, c.Status)
 	}
 	// Output:
 	// Running CrashLoopBackOff after exit code 2
-	// PodReadyToStartContainers True
-	// Initialized True
-	// Ready False ContainersNotReady
-	// ContainersReady False ContainersNotReady
-	// PodScheduled True
+	// PodReadyToStartContainers=True
+	// Initialized=True
+	// Ready=False
+	// ContainersReady=False
+	// PodScheduled=True
 }
 
 // console is a Sink.

@@ -81,6 +81,29 @@ func (s *sink) UpdateStatus(ctx context.Context, pod *v1.Pod, st v1.PodStatus) e
 
 func (s *sink) Finished(ctx context.Context, pod *v1.Pod) error { return s.call(ctx, pod, "finished") }
 
+// attempts is how often it was called.
+func (s *sink) attempts() int {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tried
+}
+
+// failing makes all calls fail with err from now on; nil ends that.
+func (s *sink) failing(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = func(string) error { return err }
+}
+
+// held counts the pods a Manager remembers and those queued.
+func held(m *Manager) (pods, queue int) {
+	synctest.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.pods), len(m.queue)
+}
+
 func (s *sink) told() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,8 +231,7 @@ func TestPodsGoSideBySideWithinBounds(t *testing.T) {
 			update(t, m, fmt.Sprint(i), "1")
 		}
 		time.Sleep(3*time.Second + time.Millisecond)
-		synctest.Wait()
-		if n := len(s.calls); n != 12 || s.most != 4 {
+		if n := s.attempts(); n != 12 || s.most != 4 {
 			t.Errorf("%d calls in three seconds, %d at once", n, s.most)
 		}
 	})
@@ -229,43 +251,38 @@ func TestC186NoPodWaitsBehindTheChangesOfAnother(t *testing.T) {
 		if got := s.told(); !strings.HasPrefix(got, "busy 0, other 1, busy ") {
 			t.Errorf("order: %s", got)
 		}
-		if n := len(m.queue); n > 2 {
+		if _, n := held(m); n > 2 {
 			t.Errorf("%d queued for two pods", n)
 		}
 	})
 }
 
 func TestFailuresAreTriedAgainWithTheNewest(t *testing.T) {
-	down := true
-	s := &sink{fail: func(string) error {
-		if down {
-			return errors.New("no route to host")
-		}
-		return nil
-	}}
+	away := errors.New("no route to host")
+	s := &sink{}
+	s.failing(away)
 	var log bytes.Buffer
 	bubble(t, Config{Sink: s, Observe: observe.To{Log: slog.New(slog.NewTextHandler(&log, nil))}}, func(t *testing.T, m *Manager) {
 		update(t, m, "a", "1")
 		time.Sleep(time.Minute)
-		synctest.Wait()
 		// At 0, 0.5, 1.5, 3.5, 7.5, 15.5 s and then every ten seconds.
-		if s.tried != 10 {
-			t.Errorf("tried %d times in a minute", s.tried)
+		if n := s.attempts(); n != 10 {
+			t.Errorf("tried %d times in a minute", n)
 		}
 		update(t, m, "a", "2")
-		down = false
+		s.failing(nil)
 		time.Sleep(10 * time.Second)
 		want(t, s, "a 2")
 
-		down = true
-		tried := s.tried
+		s.failing(away)
+		before := s.attempts()
 		update(t, m, "a", "3")
 		time.Sleep(400 * time.Millisecond)
-		down = false
+		s.failing(nil)
 		time.Sleep(100 * time.Millisecond)
 		want(t, s, "a 2, a 3") // after a success the waits are short again
-		if s.tried != tried+2 {
-			t.Errorf("tried %d times", s.tried-tried)
+		if n := s.attempts() - before; n != 2 {
+			t.Errorf("tried %d times", n)
 		}
 	})
 	if !strings.Contains(log.String(), "no route to host") {
@@ -274,20 +291,14 @@ func TestFailuresAreTriedAgainWithTheNewest(t *testing.T) {
 }
 
 func TestAFailedCallMayHaveArrived(t *testing.T) {
-	fail := false
-	s := &sink{fail: func(string) error {
-		if fail {
-			return context.DeadlineExceeded
-		}
-		return nil
-	}}
+	s := &sink{}
 	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
 		update(t, m, "a", "1")
 		synctest.Wait()
-		fail = true
+		s.failing(context.DeadlineExceeded)
 		update(t, m, "a", "2")
 		synctest.Wait()
-		fail = false
+		s.failing(nil)
 		update(t, m, "a", "1") // equal to what was delivered, but the sink may have 2
 		time.Sleep(time.Second)
 		want(t, s, "a 1, a 1")
@@ -311,7 +322,7 @@ func TestFinishedComesLastAndOnce(t *testing.T) {
 		update(t, m, "a", "late")
 		time.Sleep(time.Minute)
 		want(t, s, "a 2, a finished")
-		if len(m.pods) != 0 {
+		if n, _ := held(m); n != 0 {
 			t.Error("the pod is still remembered")
 		}
 
@@ -330,28 +341,28 @@ func TestFinishedWithoutAStatus(t *testing.T) {
 }
 
 func TestC074APodThatIsGoneIsForgotten(t *testing.T) {
-	gone := fmt.Errorf("pod a: %w", runtime.ErrNotFound)
-	s := &sink{fail: func(string) error { return gone }}
+	s := &sink{delay: time.Second}
+	s.failing(fmt.Errorf("pod a: %w", runtime.ErrNotFound))
 	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
 		update(t, m, "a", "1")
 		time.Sleep(time.Minute)
-		synctest.Wait()
-		if s.tried != 1 || len(m.pods) != 0 {
-			t.Errorf("tried %d times, %d pods remembered", s.tried, len(m.pods))
+		if n, _ := held(m); n != 0 || s.attempts() != 1 {
+			t.Errorf("tried %d times, %d pods remembered", s.attempts(), n)
 		}
-		s.delay = time.Second
 		update(t, m, "a", "2")
 		finish(t, m, "a")
 		time.Sleep(time.Minute)
-		if s.tried != 3 || len(m.pods) != 0 {
-			t.Errorf("tried %d times, %d pods remembered", s.tried, len(m.pods))
+		if n, _ := held(m); n != 0 || s.attempts() != 3 {
+			t.Errorf("tried %d times, %d pods remembered", s.attempts(), n)
 		}
 		update(t, m, "a", "3")
 		synctest.Wait()
-		gone = nil
-		update(t, m, "a", "4") // came while 3 was answered
-		time.Sleep(2 * time.Second)
-		want(t, s, "a 3, a 4")
+		update(t, m, "a", "4") // comes before 3 is answered
+		time.Sleep(time.Second)
+		synctest.Wait()
+		s.failing(nil)
+		time.Sleep(time.Second)
+		want(t, s, "a 4")
 	})
 }
 
@@ -449,13 +460,8 @@ func TestWhatCannotBeTrueIsRefused(t *testing.T) {
 }
 
 func TestTheStopDeliversWhatIsQueued(t *testing.T) {
-	down := true
-	s := &sink{delay: time.Second, fail: func(call string) error {
-		if down {
-			return errors.New("down")
-		}
-		return nil
-	}}
+	s := &sink{delay: time.Second}
+	s.failing(errors.New("down"))
 	synctest.Test(t, func(t *testing.T) {
 		m, err := New(Config{Sink: s, Parallel: 2})
 		if err != nil {
@@ -466,7 +472,7 @@ func TestTheStopDeliversWhatIsQueued(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- m.Run(ctx) }()
 		time.Sleep(1100 * time.Millisecond) // a waits for its second attempt
-		down = false
+		s.failing(nil)
 		for _, uid := range []string{"b", "c", "d", "e"} {
 			update(t, m, uid, "1")
 		}
@@ -508,11 +514,12 @@ func TestTheStopHasADeadlineAndTheNextRunGoesOn(t *testing.T) {
 			t.Errorf("stopped after %s, told %q", took, s.told())
 		}
 
+		s.mu.Lock()
 		s.delay = 0
+		s.mu.Unlock()
 		ctx, cancel = context.WithCancel(t.Context())
 		go func() { done <- m.Run(ctx) }()
-		synctest.Wait()
-		if n := len(s.calls); n != 6 {
+		if n := s.attempts() - 4; n != 6 { // four were under way at the deadline
 			t.Errorf("the next Run told of %d pods", n)
 		}
 		cancel()
@@ -603,7 +610,7 @@ func TestMetrics(t *testing.T) {
 			if err := m.UpdateStatus(t.Context(), named("a"), st); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(500 * time.Millisecond)
+			time.Sleep(300 * time.Millisecond)
 		}
 		st.Message = "changed in the middle"
 		if err := m.UpdateStatus(t.Context(), named("a"), st); err != nil {
@@ -615,7 +622,7 @@ func TestMetrics(t *testing.T) {
 		"terminated_containers_total 1 init_container,1,Error",
 		"terminated_containers_total 1 container,1,Error",
 		"pod_status_sync_duration_seconds 1 ",
-		"pod_status_sync_duration_seconds 1 ",
+		"pod_status_sync_duration_seconds 1.4 ", // changed while the first was under way
 	}
 	if !slices.Equal(c.lines, want) {
 		t.Errorf("recorded\n%s", strings.Join(c.lines, "\n"))
@@ -627,11 +634,8 @@ func TestMetrics(t *testing.T) {
 func TestRandomHistoriesAgainstANaiveModel(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		var mu sync.Mutex // guards luck
 		luck := rand.New(rand.NewPCG(seed, 3))
 		s := &sink{delay: time.Duration(r.IntN(3)) * 100 * time.Millisecond, fail: func(string) error {
-			mu.Lock()
-			defer mu.Unlock()
 			if luck.IntN(3) == 0 {
 				return errors.New("bad luck")
 			}
@@ -656,8 +660,8 @@ func TestRandomHistoriesAgainstANaiveModel(t *testing.T) {
 				time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
 			}
 			time.Sleep(10 * time.Minute)
-			if len(m.pods) != len(noted)-len(over) || len(m.queue) != 0 {
-				t.Errorf("%d pods remembered, %d queued", len(m.pods), len(m.queue))
+			if pods, queue := held(m); pods != len(noted)-len(over) || queue != 0 {
+				t.Errorf("%d pods remembered, %d queued", pods, queue)
 			}
 		})
 		checkHistory(t, s, noted)
