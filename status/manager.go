@@ -62,8 +62,8 @@ type Manager struct {
 type record struct {
 	pod      *v1.Pod
 	newest   *v1.PodStatus // nil: none yet
-	sent     *v1.PodStatus // what the sink has; nil: not known
-	sentAt   time.Time
+	told     *v1.PodStatus // what the sink has or is being told; nil: not known
+	toldAt   time.Time
 	since    time.Time // of the oldest change nobody has taken on yet
 	finished bool
 
@@ -118,7 +118,7 @@ func (m *Manager) UpdateStatus(_ context.Context, pod *v1.Pod, s v1.PodStatus) e
 	r = m.record(pod)
 	r.newest = &s
 	if r.overwritten() {
-		r.sent = nil
+		r.told = nil
 	}
 	if r.due() {
 		m.enqueue(r)
@@ -217,7 +217,7 @@ func (m *Manager) take() (*record, job) {
 		r.state, r.since = sending, time.Time{}
 		switch {
 		case r.due():
-			j.status = r.newest
+			j.status, r.told = r.newest, r.newest
 			return r, j
 		case r.finished:
 			return r, j
@@ -256,7 +256,7 @@ func (m *Manager) settle(r *record, j job, err error) {
 	}
 	r.failures = 0
 	if j.status != nil {
-		r.sent, r.sentAt = j.status, time.Now()
+		r.toldAt = time.Now()
 		if !gone {
 			m.metrics.duration.Record(time.Since(j.since).Seconds())
 		}
@@ -274,7 +274,7 @@ func (m *Manager) settle(r *record, j job, err error) {
 // failed has a pod wait for its next attempt. Whether the sink took the status is not known.
 func (m *Manager) failed(r *record, j job, err error) {
 	if j.status != nil {
-		r.sent, r.since = nil, j.since
+		r.told, r.since = nil, j.since
 	}
 	args := []any{"pod", j.pod.Name, "namespace", j.pod.Namespace, "uid", j.pod.UID, "err", err}
 	if m.stopping {
@@ -319,13 +319,13 @@ func (m *Manager) enqueue(r *record) {
 	}
 }
 
-// due says that there is a status the sink does not have.
+// due says that there is a status the sink neither has nor is being told.
 func (r *record) due() bool {
-	return r.newest != nil && (r.sent == nil || r.newest != r.sent && !equal(r.sent, r.newest))
+	return r.newest != nil && (r.told == nil || r.newest != r.told && !equal(r.told, r.newest))
 }
 
 // overwritten says that the source still shows another status long after the sink took ours: somebody else wrote.
 func (r *record) overwritten() bool {
 	shown := &r.pod.Status
-	return r.sent != nil && r.state != sending && shown.Phase != "" && time.Since(r.sentAt) >= reconcile && !equal(shown, r.newest)
+	return r.told != nil && r.state != sending && shown.Phase != "" && time.Since(r.toldAt) >= reconcile && !equal(shown, r.newest)
 }

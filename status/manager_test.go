@@ -6,158 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// sink remembers what it was told, as "pod message", and "pod finished". It takes some time for each call and fails
-// as fail says.
-type sink struct {
-	delay time.Duration
-	fail  func(call string) error
-
-	mu       sync.Mutex // guards the rest
-	calls    []string   // that succeeded
-	tried    int
-	underway map[types.UID]int
-	most     int // calls at once
-}
-
-func (s *sink) call(ctx context.Context, pod *v1.Pod, what string) error {
-	call := string(pod.UID) + " " + what
-	s.mu.Lock()
-	s.tried++
-	if s.underway == nil {
-		s.underway = map[types.UID]int{}
-	}
-	s.underway[pod.UID]++
-	if s.underway[pod.UID] > 1 {
-		s.calls = append(s.calls, call+" OVERLAPS")
-	}
-	n := 0
-	for _, u := range s.underway {
-		n += u
-	}
-	s.most = max(s.most, n)
-	s.mu.Unlock()
-
-	var err error
-	if s.delay > 0 {
-		select {
-		case <-time.After(s.delay):
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.underway[pod.UID]--
-	if err == nil && s.fail != nil {
-		err = s.fail(call)
-	}
-	if err == nil {
-		s.calls = append(s.calls, call)
-	}
-	return err
-}
-
-func (s *sink) UpdateStatus(ctx context.Context, pod *v1.Pod, st v1.PodStatus) error {
-	return s.call(ctx, pod, st.Message)
-}
-
-func (s *sink) Finished(ctx context.Context, pod *v1.Pod) error { return s.call(ctx, pod, "finished") }
-
-// attempts is how often it was called.
-func (s *sink) attempts() int {
-	synctest.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.tried
-}
-
-// failing makes all calls fail with err from now on; nil ends that.
-func (s *sink) failing(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail = func(string) error { return err }
-}
-
-// held counts the pods a Manager remembers and those queued.
-func held(m *Manager) (pods, queue int) {
-	synctest.Wait()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.pods), len(m.queue)
-}
-
-func (s *sink) told() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Join(s.calls, ", ")
-}
-
-func named(uid string) *v1.Pod {
-	p := pod(always, "app")
-	p.UID = types.UID(uid)
-	return p
-}
-
-func says(message string) v1.PodStatus { return v1.PodStatus{Phase: v1.PodRunning, Message: message} }
-
-// bubble runs a Manager in front of sink in a bubble of its own time. script gets it running; afterwards it is stopped.
-func bubble(t *testing.T, cfg Config, script func(t *testing.T, m *Manager)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		m, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- m.Run(ctx) }()
-		script(t, m)
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func want(t *testing.T, s *sink, calls string) {
-	t.Helper()
-	synctest.Wait()
-	if got := s.told(); got != calls {
-		t.Errorf("the sink was told\n  %s\nwant\n  %s", got, calls)
-	}
-}
-
-func update(t *testing.T, m *Manager, uid, message string) {
-	t.Helper()
-	if err := m.UpdateStatus(t.Context(), named(uid), says(message)); err != nil {
-		t.Error(err)
-	}
-}
-
-func finish(t *testing.T, m *Manager, uid string) {
-	t.Helper()
-	if err := m.Finished(t.Context(), named(uid)); err != nil {
-		t.Error(err)
-	}
-}
 
 func TestOnlyTheNewestIsSent(t *testing.T) {
 	s := &sink{delay: time.Second}
@@ -553,51 +415,6 @@ func TestNewChecksItsConfig(t *testing.T) {
 	}
 }
 
-type noMetrics struct{}
-
-func (noMetrics) Counter(string, string, ...string) (observe.Metric, error) {
-	return nil, errors.New("taken")
-}
-
-func (noMetrics) Gauge(string, string, ...string) (observe.Metric, error) {
-	return nil, errors.New("taken")
-}
-
-func (noMetrics) Histogram(string, string, []float64, ...string) (observe.Metric, error) {
-	return nil, errors.New("taken")
-}
-
-// counted is Metrics that write down what is recorded.
-type counted struct {
-	mu    sync.Mutex // guards lines
-	lines []string
-}
-
-type countedMetric struct {
-	c    *counted
-	name string
-}
-
-func (c *counted) Counter(name, _ string, _ ...string) (observe.Metric, error) {
-	return countedMetric{c, name}, nil
-}
-
-func (c *counted) Gauge(name, _ string, _ ...string) (observe.Metric, error) {
-	return countedMetric{c, name}, nil
-}
-
-func (c *counted) Histogram(name, _ string, _ []float64, _ ...string) (observe.Metric, error) {
-	return countedMetric{c, name}, nil
-}
-
-func (m countedMetric) Record(v float64, labels ...string) {
-	m.c.mu.Lock()
-	defer m.c.mu.Unlock()
-	m.c.lines = append(m.c.lines, fmt.Sprint(strings.TrimPrefix(m.name, "kubelet_"), " ", v, " ", strings.Join(labels, ",")))
-}
-
-func (countedMetric) Forget(...string) {}
-
 func TestMetrics(t *testing.T) {
 	s, c := &sink{delay: time.Second}, &counted{}
 	bubble(t, Config{Sink: s, Observe: observe.To{Metrics: c}}, func(t *testing.T, m *Manager) {
@@ -626,74 +443,5 @@ func TestMetrics(t *testing.T) {
 	}
 	if !slices.Equal(c.lines, want) {
 		t.Errorf("recorded\n%s", strings.Join(c.lines, "\n"))
-	}
-}
-
-// A naive model of what the sink may see: for each pod a subsequence of what was noted that ends with the newest, then
-// Finished once.
-func TestRandomHistoriesAgainstANaiveModel(t *testing.T) {
-	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 2))
-		luck := rand.New(rand.NewPCG(seed, 3))
-		s := &sink{delay: time.Duration(r.IntN(3)) * 100 * time.Millisecond, fail: func(string) error {
-			if luck.IntN(3) == 0 {
-				return errors.New("bad luck")
-			}
-			return nil
-		}}
-		noted := map[string][]string{}
-		bubble(t, Config{Sink: s, Parallel: 1 + r.IntN(4)}, func(t *testing.T, m *Manager) {
-			over := map[string]bool{}
-			for i := range 80 {
-				uid := string(rune('a' + r.IntN(5)))
-				switch {
-				case over[uid]:
-				case r.IntN(15) == 0:
-					over[uid] = true
-					noted[uid] = append(noted[uid], "finished")
-					finish(t, m, uid)
-				default:
-					message := fmt.Sprint(i - r.IntN(2)) // sometimes the same again
-					noted[uid] = append(noted[uid], message)
-					update(t, m, uid, message)
-				}
-				time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
-			}
-			time.Sleep(10 * time.Minute)
-			if pods, queue := held(m); pods != len(noted)-len(over) || queue != 0 {
-				t.Errorf("%d pods remembered, %d queued", pods, queue)
-			}
-		})
-		checkHistory(t, s, noted)
-		if t.Failed() {
-			t.Fatalf("seed %d\n%v\n%v", seed, noted, s.calls)
-		}
-	}
-}
-
-func checkHistory(t *testing.T, s *sink, noted map[string][]string) {
-	t.Helper()
-	got := map[string][]string{}
-	for _, call := range s.calls {
-		uid, what, _ := strings.Cut(call, " ")
-		got[uid] = append(got[uid], what)
-	}
-	for uid, all := range noted {
-		rest := all
-		for _, what := range got[uid] {
-			i := slices.Index(rest, what)
-			if i < 0 {
-				t.Errorf("%s: told %s, which was not noted then", uid, what)
-				return
-			}
-			rest = rest[i+1:]
-		}
-		told := got[uid]
-		if len(told) == 0 || told[len(told)-1] != all[len(all)-1] {
-			t.Errorf("%s: last told %v, last noted %s", uid, told, all[len(all)-1])
-		}
-		if n := len(all); all[n-1] == "finished" && n > 1 && (len(told) < 2 || told[len(told)-2] != all[n-2]) {
-			t.Errorf("%s: finished before the newest status was told", uid)
-		}
 	}
 }
