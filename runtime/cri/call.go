@@ -95,7 +95,10 @@ func gone(err error) error {
 func seconds(d time.Duration) int64 { return int64(math.Ceil(max(d, 0).Seconds())) }
 
 // metrics are the kubelet's figures of its runtime.
-type metrics struct{ calls, errors, seconds observe.Metric }
+type metrics struct {
+	calls, errors, seconds         observe.Metric // by operation
+	sandboxErrors, sandboxDuration observe.Metric // by runtime handler
+}
 
 func newMetrics(to observe.To) (*metrics, error) {
 	buckets := make([]float64, 14)
@@ -103,10 +106,14 @@ func newMetrics(to observe.To) (*metrics, error) {
 		buckets[i] = .005 * math.Pow(2.5, float64(i))
 	}
 	i := to.Instruments()
+	const op, handler = "operation_type", "runtime_handler"
 	m := &metrics{
-		calls:   i.Counter("kubelet_runtime_operations_total", "Calls of the container runtime.", "operation_type"),
-		errors:  i.Counter("kubelet_runtime_operations_errors_total", "Calls of the container runtime that failed.", "operation_type"),
-		seconds: i.Histogram("kubelet_runtime_operations_duration_seconds", "Time a call of the container runtime took.", buckets, "operation_type"),
+		calls:         i.Counter("kubelet_runtime_operations_total", "Calls of the container runtime.", op),
+		errors:        i.Counter("kubelet_runtime_operations_errors_total", "Calls of the container runtime that failed.", op),
+		seconds:       i.Histogram("kubelet_runtime_operations_duration_seconds", "Time a call of the container runtime took.", buckets, op),
+		sandboxErrors: i.Counter("kubelet_run_podsandbox_errors_total", "Sandboxes that could not be made.", handler),
+		sandboxDuration: i.Histogram("kubelet_run_podsandbox_duration_seconds", "Time it took to make a sandbox.",
+			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, handler),
 	}
 	return m, i.Err
 }
@@ -116,5 +123,12 @@ func (m *metrics) record(op string, took time.Duration, err error) {
 	m.seconds.Record(took.Seconds(), op)
 	if err != nil {
 		m.errors.Record(1, op)
+	}
+}
+
+func (m *metrics) recordSandbox(handler string, took time.Duration, err error) {
+	m.sandboxDuration.Record(took.Seconds(), handler)
+	if err != nil {
+		m.sandboxErrors.Record(1, handler)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -18,7 +19,9 @@ func (e *Engine) RunSandbox(ctx context.Context, c *runtime.SandboxConfig) (stri
 		return "", fmt.Errorf("%s in network namespace %s: %w", what, c.NetNS, errors.ErrUnsupported)
 	}
 	q := &cri.RunPodSandboxRequest{Config: sandboxConfig(c), RuntimeHandler: c.Handler}
+	begin := time.Now()
 	a, err := invoke(ctx, e, call{op: "run_podsandbox", what: what, longer: e.timeout}, e.runtime.RunPodSandbox, q)
+	e.metrics.recordSandbox(c.Handler, time.Since(begin), err)
 	return named(what, a.GetPodSandboxId(), err)
 }
 

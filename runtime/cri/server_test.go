@@ -346,6 +346,9 @@ func TestCallsAreCountedUnderTheKubeletsNames(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if _, err := e.RunSandbox(t.Context(), &runtime.SandboxConfig{Handler: "gvisor"}); err == nil {
+		t.Fatal("there is no such handler")
+	}
 	if _, err := e.Sandbox(t.Context(), "nobody"); err == nil {
 		t.Fatal("there is nobody")
 	}
@@ -354,6 +357,7 @@ func TestCallsAreCountedUnderTheKubeletsNames(t *testing.T) {
 		"kubelet_runtime_operations_errors_total{list_podsandbox}":   0,
 		"kubelet_runtime_operations_total{podsandbox_status}":        1,
 		"kubelet_runtime_operations_errors_total{podsandbox_status}": 1,
+		"kubelet_run_podsandbox_errors_total{gvisor}":                1,
 	} {
 		if f.sum[name] != want {
 			t.Errorf("%s = %v, want %v", name, f.sum[name], want)

@@ -8,8 +8,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/kubeletkit/kubeletkit/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
 // killed is the exit code of a process that got SIGKILL.

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/kubeletkit/kubeletkit/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
 // Engine is a node in memory. Beside runtime.Engine it is a Notifier, a LogReopener and Stats.

@@ -124,8 +124,10 @@ func TestFaultsHappenToCalls(t *testing.T) {
 	t.Run("errors, as often as told", func(t *testing.T) {
 		e := runtimetest.New()
 		e.Inject("ListImages", runtimetest.Times(2, runtimetest.Fail(boom)))
-		if a, b, c := list(e, t.Context()), list(e, t.Context()), list(e, t.Context()); a != boom || b != boom || c != nil {
-			t.Error(a, b, c)
+		for i, want := range []error{boom, boom, nil} {
+			if err := list(e, t.Context()); !errors.Is(err, want) {
+				t.Errorf("call %d: %v, want %v", i, err, want)
+			}
 		}
 		if n := e.Calls("ListImages"); n != 3 {
 			t.Errorf("%d calls", n)

@@ -147,15 +147,18 @@ func wholeLife(s *scene, conf *runtime.SandboxConfig, configs []*runtime.Contain
 		return err
 	}
 	running, err := s.ListContainers(s.ctx, runtime.Filter{Pod: conf.Pod.UID, OnlyAlive: true})
-	if err != nil || len(running) != len(configs) {
-		return fmt.Errorf("%d containers run, want %d (%v)", len(running), len(configs), err)
+	if err != nil {
+		return err
+	}
+	if len(running) != len(configs) {
+		return fmt.Errorf("%d containers run, want %d", len(running), len(configs))
 	}
 	return errors.Join(s.StopSandbox(s.ctx, sandbox), s.RemoveSandbox(s.ctx, sandbox))
 }
 
 func concurrentNames(s *scene) {
 	conf := s.sandboxConfig(s.pod)
-	one := func(what string, make func() (string, error)) string {
+	one := func(what string, try func() (string, error)) string {
 		var (
 			all sync.WaitGroup
 			id  atomic.Value
@@ -163,7 +166,7 @@ func concurrentNames(s *scene) {
 		)
 		for range 4 {
 			all.Go(func() {
-				if made, err := make(); err == nil {
+				if made, err := try(); err == nil {
 					id.Store(made)
 					got.Add(1)
 				}

@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubeletkit/kubeletkit/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
 // Option changes how Run tests.
@@ -44,6 +45,7 @@ func Able(of func(runtime.Engine) Abilities) Option { return func(s *suite) { s.
 // the same node, as a restarted program would make it; the engine must be ready, and containers must
 // write log files.
 func Run(t *testing.T, open func() runtime.Engine, options ...Option) {
+	t.Helper()
 	s := suite{open: open, namespace: "runtimetest", able: func(runtime.Engine) Abilities { return Abilities{} }}
 	for _, o := range options {
 		o(&s)

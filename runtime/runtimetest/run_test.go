@@ -3,9 +3,10 @@ package runtimetest_test
 import (
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/runtimetest"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
