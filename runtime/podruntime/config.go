@@ -32,8 +32,9 @@ func (r *Runtime) sandboxConfig(pod *v1.Pod, attempt uint32, net runtime.Network
 		Namespaces: namespaces(pod), Security: sandboxSecurity(pod), Resources: podResources(pod),
 		Ports: ports(pod), Annotations: pod.Annotations, Labels: maps.Clone(pod.Labels),
 	}
+	dns := r.cfg.DNS()
 	if !pod.Spec.HostNetwork {
-		name, domain, err := network.Hostname(pod, r.cfg.DNS.Domain)
+		name, domain, err := network.Hostname(pod, dns.Domain)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -41,7 +42,7 @@ func (r *Runtime) sandboxConfig(pod *v1.Pod, attempt uint32, net runtime.Network
 			return nil, nil, err
 		}
 	}
-	resolv, warnings := r.cfg.DNS.For(pod)
+	resolv, warnings := dns.For(pod)
 	c.DNS = &runtime.DNS{Servers: resolv.Servers, Searches: resolv.Searches, Options: resolv.Options}
 	if s := podSecurity(pod); len(s.Sysctls) > 0 {
 		c.Sysctls = map[string]string{}
@@ -234,7 +235,7 @@ func (r *Runtime) hostsMount(pod *v1.Pod, c *v1.Container, ips []string) (*runti
 	if own || r.cfg.Root == "" || len(ips) == 0 && !pod.Spec.HostNetwork {
 		return nil, nil
 	}
-	name, domain, err := network.Hostname(pod, r.cfg.DNS.Domain)
+	name, domain, err := network.Hostname(pod, r.cfg.DNS().Domain)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ type Config struct {
 	Node    func() *v1.Node                               // what resourceFieldRef falls back to; nil: unknown
 	HostIPs func() []string                               // this machine's, the primary one first; nil: unknown
 	Memory  int64                                         // of this machine in bytes; 0: unknown
-	DNS     network.DNS                                   // zero: pods resolve names as an empty resolv.conf does
+	DNS     func() network.DNS                            // how names are resolved, asked for each sandbox; nil: the engine's way
 
 	Root     string // state of pods; empty: no termination messages and no /etc/hosts of our own
 	LogRoot  string // log files; empty: /var/log/pods
@@ -67,6 +67,9 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	cfg.LogRoot = cmp.Or(cfg.LogRoot, "/var/log/pods")
 	cfg.Starts = cmp.Or(cfg.Starts, 2*goruntime.NumCPU())
+	if cfg.DNS == nil {
+		cfg.DNS = func() network.DNS { return network.DNS{} }
+	}
 	if cfg.Changed == nil {
 		cfg.Changed = func(types.UID) {}
 	}
@@ -83,7 +86,6 @@ func New(cfg Config) (*Runtime, error) {
 type metrics struct {
 	pods, podErrors             observe.Metric
 	containers, containerErrors observe.Metric
-	sandboxSeconds              observe.Metric
 }
 
 func newMetrics(o observe.To) (*metrics, error) {
@@ -93,8 +95,6 @@ func newMetrics(o observe.To) (*metrics, error) {
 		podErrors:       in.Counter("kubelet_started_pods_errors_total", "Sandboxes that could not be started."),
 		containers:      in.Counter("kubelet_started_containers_total", "Containers started.", "container_type"),
 		containerErrors: in.Counter("kubelet_started_containers_errors_total", "Containers that could not be started.", "container_type", "code"),
-		sandboxSeconds: in.Histogram("kubelet_run_podsandbox_duration_seconds", "Time to run a sandbox.",
-			[]float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30}, "runtime_handler"),
 	}
 	return m, in.Err
 }

@@ -49,6 +49,11 @@ func (r *Runtime) Remove(ctx context.Context, uid types.UID, what runtime.Remova
 	return errors.Join(errs...)
 }
 
+// RemoveInstance removes one container that has ended, with its log and the link to it. One that is gone is no error.
+func (r *Runtime) RemoveInstance(ctx context.Context, id string) error {
+	return r.removeContainer(ctx, id, true)
+}
+
 // removeContainer forgets one instance; its log goes first, so that none is left without an owner.
 func (r *Runtime) removeContainer(ctx context.Context, id string, logs bool) error {
 	if logs {

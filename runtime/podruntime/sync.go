@@ -177,13 +177,11 @@ func (s *step) makeSandbox(ctx context.Context, attempt uint32) (string, error) 
 	}
 	defer s.starts.Release(1)
 	ctx, trace := s.cfg.Observe.Begin(ctx, s.ref(""), "run sandbox")
-	start := time.Now()
 	id, err := s.cfg.Engine.RunSandbox(ctx, config)
 	trace.End(err)
 	if err != nil {
 		return "", err
 	}
-	s.metrics.sandboxSeconds.Record(time.Since(start).Seconds(), config.Handler)
 	s.config = config
 	return id, nil
 }

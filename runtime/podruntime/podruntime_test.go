@@ -1,0 +1,464 @@
+package podruntime
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kubeletkit/kubeletkit/observe"
+	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/runtime/image"
+	"github.com/kubeletkit/kubeletkit/runtime/logs"
+	"github.com/kubeletkit/kubeletkit/runtime/plan"
+	"github.com/kubeletkit/kubeletkit/runtime/runtimetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// node is a Runtime over an engine in memory.
+type node struct {
+	*Runtime
+	t      *testing.T
+	engine *runtimetest.Engine
+	root   string
+	wakes  atomic.Int32
+
+	mu     sync.Mutex // guards events
+	events []string
+}
+
+func (n *node) Event(e observe.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.events = append(n.events, e.Reason)
+}
+
+func newNode(t *testing.T, change ...func(*Config)) *node {
+	n := &node{t: t, root: t.TempDir(), engine: runtimetest.New(runtime.Image{ID: "sha256:1", Tags: []string{"busybox:1"}, Size: 1})}
+	n.engine.Logs = true
+	images, err := image.New(image.Config{Images: n.engine, Observe: observe.To{Events: n}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{
+		Engine: n.engine, Images: images, Root: filepath.Join(n.root, "lib"), LogRoot: filepath.Join(n.root, "pods"), LogLinks: filepath.Join(n.root, "containers"),
+		Changed: func(types.UID) { n.wakes.Add(1) }, Observe: observe.To{Events: n}, HostIPs: func() []string { return []string{"192.0.2.9"} },
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	if err := os.MkdirAll(filepath.Join(n.root, "containers"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if n.Runtime, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// sync looks and steps until nothing changes any more.
+func (n *node) sync(pod *v1.Pod) (runtime.Pod, runtime.SyncResult) {
+	n.t.Helper()
+	for range 10 {
+		seen := n.look(pod)
+		result, err := n.Sync(n.t.Context(), pod, runtime.SyncInput{Seen: seen})
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		if !result.Acted {
+			return seen, result
+		}
+	}
+	n.t.Fatal("the pod does not come to rest")
+	return runtime.Pod{}, runtime.SyncResult{}
+}
+
+func (n *node) look(pod *v1.Pod) runtime.Pod {
+	n.t.Helper()
+	seen, err := n.Pod(n.t.Context(), pod.UID)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return seen
+}
+
+func pod(commands ...string) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "u-1", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "x"}}}
+	p.Spec.TerminationGracePeriodSeconds = new(int64(5))
+	p.Spec.RestartPolicy = v1.RestartPolicyAlways
+	for i, c := range commands {
+		p.Spec.Containers = append(p.Spec.Containers, v1.Container{
+			Name: string(rune('a' + i)), Image: "busybox:1", ImagePullPolicy: v1.PullIfNotPresent, Command: []string{"/bin/sh", "-c", c},
+			TerminationMessagePath: "/dev/termination-log", TerminationMessagePolicy: v1.TerminationMessageReadFile,
+		})
+	}
+	return p
+}
+
+// polite is a command that ends when it is asked to.
+const polite = "trap 'exit 0' TERM; sleep 100"
+
+func TestNamesAreTheKubelets(t *testing.T) {
+	n := newNode(t)
+	p := pod("echo hello; sleep 100")
+	seen, _ := n.sync(p)
+	s, c := seen.Sandboxes[0], seen.Containers[0]
+	if diff := cmp.Diff(map[string]string{"app": "web", runtime.LabelPodName: "web", runtime.LabelPodNamespace: "shop", runtime.LabelPodUID: "u-1"}, s.Labels); diff != "" {
+		t.Errorf("sandbox labels %s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"note": "x"}, s.Annotations); diff != "" {
+		t.Errorf("sandbox annotations %s", diff)
+	}
+	want := map[string]string{
+		"io.kubernetes.container.hash": plan.Hash(&p.Spec.Containers[0]), "io.kubernetes.container.restartCount": "0",
+		"io.kubernetes.container.terminationMessagePath": "/dev/termination-log", "io.kubernetes.container.terminationMessagePolicy": "File",
+		"io.kubernetes.pod.terminationGracePeriod": "5",
+	}
+	if diff := cmp.Diff(want, c.Annotations); diff != "" {
+		t.Errorf("container annotations %s", diff)
+	}
+	log := filepath.Join(n.root, "pods/shop_web_u-1/a/0.log")
+	if b, err := os.ReadFile(log); err != nil || !strings.Contains(string(b), "hello") {
+		t.Errorf("log %q %v", b, err)
+	}
+	link := filepath.Join(n.root, "containers", "web_shop_a-"+c.ID+".log")
+	if to, err := os.Readlink(link); err != nil || to != log {
+		t.Errorf("link %q %v", to, err)
+	}
+	hosts, err := os.ReadFile(filepath.Join(n.root, "lib/pods/u-1/etc-hosts"))
+	if err != nil || !strings.Contains(string(hosts), seen.IPs[0]+"\tweb\n") {
+		t.Errorf("hosts %q %v", hosts, err)
+	}
+	if diff := cmp.Diff([]string{"Pulled", "Created", "Started"}, n.events); diff != "" {
+		t.Errorf("events %s", diff)
+	}
+}
+
+func TestPurgeLeavesNoTrace(t *testing.T) {
+	n := newNode(t)
+	p := pod(polite, polite)
+	seen, _ := n.sync(p)
+	if err := n.Stop(t.Context(), p, seen, runtime.Termination{Grace: time.Nanosecond}); err != nil {
+		t.Fatal(err)
+	}
+	if n.look(p).Running() {
+		t.Error("something still runs")
+	}
+	if err := n.Remove(t.Context(), p.UID, runtime.Release); err != nil {
+		t.Fatal(err)
+	}
+	if len(n.look(p).Containers) != 2 {
+		t.Error("a released pod cannot be read any more")
+	}
+	for range 2 { // the second time nothing is left, and that is no error
+		if err := n.Remove(t.Context(), p.UID, runtime.Purge); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen := n.look(p); len(seen.Containers)+len(seen.Sandboxes) > 0 {
+		t.Errorf("left in the engine: %+v", seen)
+	}
+	_ = filepath.WalkDir(n.root, func(path string, d os.DirEntry, err error) error {
+		if strings.Contains(path, "u-1") || strings.Contains(path, "web_shop") {
+			t.Errorf("left on disk: %s", path)
+		}
+		return err
+	})
+}
+
+func TestAFailureIsShownAndNotRepeatedAtEveryWake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := pod("sleep 100", "sleep 100")
+		p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "X", ValueFrom: &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{LocalObjectReference: v1.LocalObjectReference{Name: "s"}, Key: "k"}}}}
+		_, result := n.sync(p)
+		seen := n.look(p)
+		if w := seen.Waiting["a"]; w.Reason != "CreateContainerConfigError" || !strings.Contains(w.Message, `secret "s"`) {
+			t.Errorf("%+v", w)
+		}
+		if c := seen.Newest("b"); c == nil || c.State != runtime.Running {
+			t.Error("one container that cannot start keeps another from starting")
+		}
+		if got := time.Until(result.RetryAt); got != retryAfter {
+			t.Errorf("tried again after %v", got)
+		}
+		failures := func() int {
+			return len(slices.DeleteFunc(slices.Clone(n.events), func(e string) bool { return e != "Failed" }))
+		}
+		for range 5 {
+			n.sync(p)
+		}
+		if failures() != 1 {
+			t.Errorf("%d failures, want one", failures())
+		}
+		time.Sleep(retryAfter)
+		n.sync(p)
+		if failures() != 2 {
+			t.Errorf("%d failures after the wait, want two", failures())
+		}
+		p = p.DeepCopy()
+		p.Spec.Containers[0].Env = nil // a person mends it
+		n.sync(p)
+		if seen := n.look(p); len(seen.Waiting) > 0 || seen.Newest("a") == nil {
+			t.Errorf("after mending %+v", seen.Waiting)
+		}
+	})
+}
+
+func TestImageFailuresWaitTheirOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := pod("sleep 100")
+		p.Spec.Containers[0].Image = "nowhere/none:1"
+		var reasons []string
+		start := time.Now()
+		for range 4 {
+			_, result := n.sync(p)
+			reasons = append(reasons, n.look(p).Waiting["a"].Reason+" "+time.Since(start).String())
+			time.Sleep(time.Until(result.RetryAt))
+		}
+		want := []string{"ErrImagePull 0s", "ErrImagePull 10s", "ImagePullBackOff 20s", "ErrImagePull 30s"}
+		if diff := cmp.Diff(want, reasons); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestTerminationMessage(t *testing.T) {
+	n := newNode(t)
+	p := pod("echo from the log; exit 3", "sleep 100")
+	p.Spec.RestartPolicy = v1.RestartPolicyNever
+	p.Spec.Containers[0].TerminationMessagePolicy = v1.TerminationMessageFallbackToLogsOnError
+	seen, _ := n.sync(p)
+	if got := seen.Newest("a").Message; !strings.Contains(got, "from the log") {
+		t.Errorf("fallback to the log: %q", got)
+	}
+	file := seen.Newest("b").Mounts[len(seen.Newest("b").Mounts)-1].HostPath
+	if err := os.WriteFile(file, []byte(strings.Repeat("x", 5000)+"the end"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.engine.Exit(seen.Newest("b").ID, 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.look(p).Newest("b").Message; len(got) != maxMessage || !strings.HasSuffix(got, "the end") {
+		t.Errorf("%d bytes ending in %q", len(got), got[max(0, len(got)-10):])
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/etc/passwd", file); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.look(p).Newest("b").Message; got != "" {
+		t.Errorf("a link out of the container was followed: %q", got)
+	}
+}
+
+func TestHooks(t *testing.T) {
+	asked := make(chan *http.Request, 1)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError) // any answer is a success
+		asked <- r
+	}))
+	defer web.Close()
+	u, _ := url.Parse(web.URL)
+	n := newNode(t)
+	p := pod(polite)
+	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{
+		PostStart: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"/bin/sh", "-c", "exit 0"}}},
+		PreStop:   &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Host: u.Hostname(), Port: intstr.Parse(u.Port()), Path: "bye?x=1"}},
+	}
+	seen, _ := n.sync(p)
+	if seen.Newest("a").State != runtime.Running {
+		t.Fatal("it does not run")
+	}
+	if err := n.Stop(t.Context(), p, seen, runtime.Termination{}); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-asked; r.URL.String() != "/bye?x=1" || r.UserAgent() != hookUserAgent {
+		t.Errorf("asked for %s as %s", r.URL, r.UserAgent())
+	}
+	if err := n.Stop(t.Context(), p, seen, runtime.Termination{}); err != nil || len(asked) > 0 {
+		t.Errorf("the hook ran twice, or %v", err)
+	}
+
+	t.Run("a failing postStart stops the container", func(t *testing.T) {
+		n := newNode(t)
+		p := pod(polite)
+		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"/bin/sh", "-c", "exit 1"}}}}
+		p.Spec.TerminationGracePeriodSeconds = new(int64(1))
+		seen := n.look(p)
+		if _, err := n.Sync(t.Context(), p, runtime.SyncInput{Seen: seen}); err != nil {
+			t.Fatal(err)
+		}
+		seen = n.look(p)
+		if c := seen.Newest("a"); c.State != runtime.Exited || seen.Waiting["a"].Reason != "PostStartHookError" {
+			t.Errorf("%v %+v", c.State, seen.Waiting)
+		}
+	})
+}
+
+func TestRestartCountGoesOnWhenTheRuntimeForgot(t *testing.T) {
+	n := newNode(t)
+	p := pod("sleep 100")
+	dir := filepath.Join(n.root, "pods/shop_web_u-1/a")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []string{"3.log", "4.log.20260101-000000.gz", "junk.log"} {
+		if err := os.WriteFile(filepath.Join(dir, f), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen, _ := n.sync(p); seen.Newest("a").Restarts != 5 {
+		t.Errorf("restart count %d, want 5", seen.Newest("a").Restarts)
+	}
+}
+
+func TestStrangersGetTheRecordedGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := pod("sleep 100") // deaf to the stop signal
+		seen, _ := n.sync(p)
+		start := time.Now()
+		if err := n.Stop(t.Context(), nil, seen, runtime.Termination{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := time.Since(start); got != 5*time.Second {
+			t.Errorf("stopped after %v, want 5s", got)
+		}
+	})
+}
+
+func TestStopIsCutByItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := pod("sleep 100")
+		seen, _ := n.sync(p)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := n.Stop(ctx, p, seen, runtime.Termination{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		start := time.Now()
+		if err := n.Stop(t.Context(), p, seen, runtime.Termination{Grace: 2 * time.Second}); err != nil || time.Since(start) > 2*time.Second {
+			t.Errorf("a shorter grace took %v, %v", time.Since(start), err)
+		}
+	})
+}
+
+func TestSidecarsEndLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := pod("sleep 100")
+		always := v1.ContainerRestartPolicyAlways
+		side := p.Spec.Containers[0]
+		side.Name, side.RestartPolicy = "side", &always
+		p.Spec.InitContainers = []v1.Container{side}
+		n.sync(p)
+		if err := n.Stop(t.Context(), p, n.look(p), runtime.Termination{}); err != nil {
+			t.Fatal(err)
+		}
+		seen := n.look(p)
+		if a, s := seen.Newest("a").Finished, seen.Newest("side").Finished; s.Before(a) {
+			t.Errorf("the sidecar ended at %v, the container at %v", s, a)
+		}
+	})
+}
+
+func TestNoNetworkNoSandbox(t *testing.T) {
+	n := newNode(t)
+	n.engine.SetInfo(runtime.Info{Network: runtime.Condition{Message: "cni is missing"}, Handlers: []runtime.Handler{{}}})
+	p := pod("sleep 100")
+	result, err := n.Sync(t.Context(), p, runtime.SyncInput{})
+	if !errors.Is(err, runtime.ErrNetworkNotReady) || result.RetryAt.IsZero() {
+		t.Errorf("%+v %v", result, err)
+	}
+	p.Spec.HostNetwork, p.UID = true, "u-2"
+	if _, err := n.Sync(t.Context(), p, runtime.SyncInput{}); err != nil {
+		t.Errorf("a pod in the host's network needs none: %v", err)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	n := newNode(t)
+	p := pod("echo one")
+	n.sync(p) // ended, restarted once, now waits
+	read := func(previous bool) string {
+		r, err := n.Logs(t.Context(), p, "a", previous, logs.Options{})
+		if err != nil {
+			return err.Error()
+		}
+		defer r.Close()
+		b, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	if read(false) != "one\n" || read(true) != "one\n" {
+		t.Errorf("%q, previous %q", read(false), read(true))
+	}
+	if _, err := n.Logs(t.Context(), p, "other", false, logs.Options{}); !errors.Is(err, runtime.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	n := newNode(t)
+	p := pod("sleep 100")
+	n.sync(p)
+	stale := []string{filepath.Join(n.root, "pods/ns_old_u-0"), filepath.Join(n.root, "lib/pods/u-0/containers/a")}
+	precious := filepath.Join(n.root, "lib/pods/u-9/volumes/data")
+	for _, d := range append(stale, precious, filepath.Join(n.root, "pods/not-a-pod")) {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.Sweep(t.Context(), func(types.UID) bool { return false }); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range stale {
+		if _, err := os.Stat(d); err == nil {
+			t.Errorf("%s is left", d)
+		}
+	}
+	for _, d := range []string{precious, filepath.Join(n.root, "pods/not-a-pod"), filepath.Join(n.root, "pods/shop_web_u-1")} {
+		if _, err := os.Stat(d); err != nil {
+			t.Errorf("%s is gone", d)
+		}
+	}
+}
+
+func TestAUIDIsNeverAPathOut(t *testing.T) {
+	n := newNode(t)
+	for _, uid := range []types.UID{"", ".", "..", "../x", "a/b", "a\x00"} {
+		p := pod("sleep 1")
+		p.UID = uid
+		if _, err := n.Sync(t.Context(), p, runtime.SyncInput{}); err == nil {
+			t.Errorf("uid %q was let in", uid)
+		}
+		if err := n.Remove(t.Context(), uid, runtime.Purge); err == nil {
+			t.Errorf("uid %q was removed", uid)
+		}
+	}
+}
