@@ -1,0 +1,172 @@
+package pleg
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/observe"
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// Source shows pods. Its methods are called concurrently and return soon after ctx ends.
+type Source interface {
+	// Pods are all that exist. They may be shallow: IDs and states are enough.
+	Pods(ctx context.Context) ([]runtime.Pod, error)
+
+	// Pod is one, complete. A pod that does not exist is an empty one, and no error.
+	Pod(ctx context.Context, uid types.UID) (runtime.Pod, error)
+}
+
+// Config of a Generator. Source is required; every other field works at zero.
+type Config struct {
+	Source   Source
+	Notifier runtime.Notifier // nil: relists only
+	Period   time.Duration    // from the end of a relist to the next one; 0 means 1 s. A minute while the notifier's stream stands
+	Patience time.Duration    // so long without a listing is unhealthy; 0 means 3 min
+	Timeout  time.Duration    // of one listing or look; 0 means 2 min
+	Inspect  int              // pods looked at at once, while looks are quick; 0 means 8
+
+	// Tell is called for each event, in order for one pod, from many goroutines. It must not block. nil: nobody listens.
+	Tell func(Event)
+
+	Observe observe.To
+}
+
+// Generator finds out what changes. Make one with New.
+type Generator struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics metrics
+	room    *semaphore.Weighted // for looks
+	listing *semaphore.Weighted // one listing at a time
+	kick    chan struct{}       // do not wait a minute for the next relist
+
+	mu      sync.Mutex              // guards what follows
+	pods    map[types.UID]*record   // all that exist, as far as known
+	flights map[types.UID]*flight   // looks under way
+	listed  time.Time               // just before the last listing that succeeded; zero: none did
+	failure error                   // why the last listing failed; nil: it did not
+	stream  time.Time               // since when the notifier's stream is open; zero: it is not
+	hints   map[types.UID]time.Time // pods the stream named, and when, that are being looked at
+}
+
+// New makes a Generator.
+func New(cfg Config) (*Generator, error) {
+	if cfg.Source == nil {
+		return nil, errors.New("pleg: Source is required")
+	}
+	cfg.Period = cmp.Or(cfg.Period, time.Second)
+	cfg.Patience = cmp.Or(cfg.Patience, 3*time.Minute)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Minute)
+	cfg.Inspect = cmp.Or(cfg.Inspect, 8)
+	if cfg.Tell == nil {
+		cfg.Tell = func(Event) {}
+	}
+	m, err := newMetrics(cfg.Observe)
+	return &Generator{
+		cfg:     cfg,
+		log:     cfg.Observe.Logger(),
+		metrics: m,
+		room:    semaphore.NewWeighted(int64(cfg.Inspect)),
+		listing: semaphore.NewWeighted(1),
+		kick:    make(chan struct{}, 1),
+		pods:    map[types.UID]*record{},
+		flights: map[types.UID]*flight{},
+		hints:   map[types.UID]time.Time{},
+	}, err
+}
+
+// Run relists, and follows the notifier, until ctx ends. It returns nil once all looks it began have returned.
+func (g *Generator) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if g.cfg.Notifier != nil {
+		wg.Go(func() { g.follow(ctx, &wg) })
+	}
+	log := throttle{log: g.log}
+	for {
+		changed, settled, err := g.list(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		log.say(err)
+		for _, l := range changed {
+			wg.Go(func() { g.inspectAndLog(ctx, l) })
+		}
+		if !g.pause(ctx, err == nil && settled) {
+			return nil
+		}
+	}
+}
+
+// pause waits for the time of the next relist; false: ctx has ended.
+func (g *Generator) pause(ctx context.Context, settled bool) bool {
+	soon := time.Now().Add(g.cfg.Period)
+	wait := g.cfg.Period
+	if settled && g.streamStands() {
+		wait = max(wait, quietPeriod)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+			return true
+		case <-g.kick:
+			timer.Reset(time.Until(soon))
+		}
+	}
+}
+
+// hurry makes Run relist within a period, however long it meant to wait.
+func (g *Generator) hurry() {
+	select {
+	case g.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Healthy is nil while the last listing is recent enough. The error says for how long there was none, and why.
+func (g *Generator) Healthy() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var err error
+	if g.listed.IsZero() {
+		err = errors.New("the pods of this node have not been listed yet")
+	} else if age := time.Since(g.listed); age > g.cfg.Patience {
+		err = fmt.Errorf("the pods of this node were listed last %v ago, allowed are %v", age.Round(time.Second), g.cfg.Patience)
+	}
+	if err != nil && g.failure != nil {
+		err = fmt.Errorf("%w: %w", err, g.failure)
+	}
+	return err
+}
+
+// throttle reports failing listings: the first, one a minute, and that they work again.
+type throttle struct {
+	log  *slog.Logger
+	last time.Time // zero: listings work
+}
+
+func (t *throttle) say(err error) {
+	switch {
+	case err == nil && !t.last.IsZero():
+		t.log.Info("pods are listed again")
+		t.last = time.Time{}
+	case err != nil && time.Since(t.last) >= time.Minute:
+		t.log.Warn("listing pods failed; it is tried again each period", "err", err)
+		t.last = time.Now()
+	case err != nil:
+		t.log.Debug("listing pods failed", "err", err)
+	}
+}

@@ -1,0 +1,91 @@
+package pleg
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+const (
+	quietPeriod  = time.Minute      // between relists while the stream stands
+	standsAfter  = 10 * time.Second // a stream open for so long is taken to stand; until then relists close the gap before it
+	firstBackoff = time.Second
+	lastBackoff  = 30 * time.Second
+)
+
+// follow keeps the notifier's stream open until ctx ends.
+func (g *Generator) follow(ctx context.Context, wg *sync.WaitGroup) {
+	backoff := firstBackoff
+	for ctx.Err() == nil {
+		begun := time.Now()
+		g.setStream(begun)
+		err := g.cfg.Notifier.Events(ctx, func(e runtime.Event) { g.hint(ctx, wg, e) })
+		g.setStream(time.Time{})
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, errors.ErrUnsupported):
+			g.log.Info("the runtime has no event stream; relists have to do")
+			return
+		}
+		if time.Since(begun) >= standsAfter {
+			backoff = firstBackoff
+		}
+		g.log.Warn("the runtime's event stream ended; relists go on and it is opened again", "err", err, "pause", backoff)
+		g.hurry()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(backoff):
+		}
+		backoff = min(2*backoff, lastBackoff)
+	}
+}
+
+func (g *Generator) setStream(since time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stream = since
+}
+
+func (g *Generator) streamStands() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.stream.IsZero() && time.Since(g.stream) >= standsAfter
+}
+
+// hint has the pod of an event looked at. Events that come while one is looked at lead to one more look.
+func (g *Generator) hint(ctx context.Context, wg *sync.WaitGroup, e runtime.Event) {
+	uid := e.Pod.UID
+	if uid == "" {
+		g.hurry()
+		return
+	}
+	g.mu.Lock()
+	_, busy := g.hints[uid]
+	g.hints[uid] = time.Now()
+	g.mu.Unlock()
+	if busy {
+		return
+	}
+	wg.Go(func() {
+		for {
+			g.mu.Lock()
+			after := g.hints[uid]
+			g.mu.Unlock()
+			if _, err := g.Pod(ctx, uid, after); err != nil {
+				g.hurry() // the listing shows that there is something left to look at
+			}
+			g.mu.Lock()
+			if g.hints[uid].Equal(after) {
+				delete(g.hints, uid)
+				g.mu.Unlock()
+				return
+			}
+			g.mu.Unlock()
+		}
+	})
+}
