@@ -16,7 +16,7 @@ import (
 // the roster being locked.
 func (l *Loop) admit(ctx context.Context, w *worker) {
 	l.r.mu.Lock()
-	if w.phase != held || l.waits(w) {
+	if w.phase != held || w.pod == nil || l.waits(w) {
 		l.r.mu.Unlock()
 		return
 	}
@@ -85,18 +85,32 @@ func (l *Loop) waits(w *worker) bool {
 		b := l.r.pods[uid]
 		return b == nil || b.phase >= finished
 	})
-	return len(w.blockers) > 0 || l.namesake(w)
+	return len(w.blockers) > 0 || unique(w) && (!l.r.listed || l.namesake(w))
 }
 
-// namesake says that a pod of the same name must be gone before this one starts. An API server sees to names itself; of
-// pods from elsewhere, such as a file that was edited, there must never run two.
-func (l *Loop) namesake(w *worker) bool {
-	if w.pod.Annotations[podspec.SourceAnnotation] == "api" {
-		return false
+// unique says that no other pod of its name may run beside it. An API server sees to names itself; of pods from elsewhere,
+// such as a file that was edited, there must never run two.
+func unique(w *worker) bool {
+	if w.pod != nil {
+		return w.pod.Annotations[podspec.SourceAnnotation] != "api"
 	}
+	for _, s := range w.seen.Sandboxes {
+		if s.Annotations[podspec.SourceAnnotation] == "api" {
+			return false
+		}
+	}
+	return true
+}
+
+// namesake says that a pod of the same name must be gone before this one starts.
+func (l *Loop) namesake(w *worker) bool {
+	me := w.ref()
 	for _, o := range l.r.pods {
+		other := o.ref()
 		switch {
-		case o == w || o.pod == nil || podspec.FullName(o.pod) != podspec.FullName(w.pod):
+		case o == w || other.Name != me.Name || other.Namespace != me.Namespace || !unique(o):
+		case o.pod == nil:
+			return true // found on this node: an older version of it
 		case o.phase == held:
 			if o.number < w.number {
 				return true

@@ -9,14 +9,14 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
-// housekeep looks for strangers and has leftovers swept, once all sources have said what they want. One at a time, at most
-// every two seconds, beside the dispatcher.
+// housekeep looks at once for what was there before the loop, and then, when all sources have said what they want, now and
+// again for strangers and leftovers. One at a time, at most every two seconds, beside the dispatcher.
 func (l *Loop) housekeep(ctx context.Context) {
 	const pause = 2 * time.Second
 	l.r.mu.Lock()
-	complete := l.r.complete
+	due := !l.r.listed || l.r.complete
 	l.r.mu.Unlock()
-	if !complete || l.busy || !l.cleaned.IsZero() && time.Since(l.cleaned) < pause {
+	if !due || l.busy || !l.cleaned.IsZero() && time.Since(l.cleaned) < pause {
 		return
 	}
 	l.busy, l.cleaned = true, time.Now()
@@ -26,18 +26,52 @@ func (l *Loop) housekeep(ctx context.Context) {
 	})
 }
 
+// clean finds pods that no source knows, and has leftovers swept. The first list is asked for until it comes: before it, no
+// pod starts of which an older version may still run.
 func (l *Loop) clean(ctx context.Context) {
-	pods, err := l.cfg.Runtime.Pods(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
-			l.log.Warn("strangers cannot be looked for; next try at the next resync", "err", err)
+	for {
+		pods, err := l.cfg.Runtime.Pods(ctx)
+		if err == nil {
+			for _, p := range pods {
+				l.stranger(p)
+			}
+			l.r.mu.Lock()
+			first := !l.r.listed
+			l.r.listed = true
+			l.release()
+			l.r.mu.Unlock()
+			if first {
+				l.log.Debug("what was here before is known", "pods", len(pods))
+			}
+			break
 		}
-		return
-	}
-	for _, p := range pods {
-		l.stranger(p)
+		if ctx.Err() != nil {
+			return
+		}
+		l.log.Warn("the runtime's pods cannot be listed; tried again", "err", err)
+		l.r.mu.Lock()
+		listed := l.r.listed
+		l.r.mu.Unlock()
+		if listed {
+			return // at the next resync
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return
+		}
 	}
 	l.count()
+	l.sweep(ctx)
+}
+
+func (l *Loop) sweep(ctx context.Context) {
+	l.r.mu.Lock()
+	complete := l.r.complete
+	l.r.mu.Unlock()
+	if !complete {
+		return
+	}
 	for _, s := range l.cfg.Sweepers {
 		if err := s.Sweep(ctx, l.keep); err != nil && ctx.Err() == nil {
 			l.log.Warn("leftovers of pods were not all removed; next try at the next resync", "err", err)
@@ -60,18 +94,42 @@ func (l *Loop) inspect(ctx context.Context, uid types.UID) {
 	l.stranger(seen)
 }
 
-// stranger begins to end a pod that exists and that no source wants.
+// stranger notes a pod that exists and that no source wants, so far.
 func (l *Loop) stranger(seen runtime.Pod) {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
-	if len(seen.Sandboxes)+len(seen.Containers) == 0 || l.r.pods[seen.UID] != nil || !l.r.complete {
+	l.r.init()
+	if len(seen.Sandboxes)+len(seen.Containers) == 0 || l.r.pods[seen.UID] != nil {
 		return
 	}
-	l.log.Info("a pod that no source wants is ended and removed", "ref", seen.PodRef.String())
+	l.r.enter(seen.UID, nil, "").seen = seen
+}
+
+// judge begins to end a stranger, once it is sure that no source wants it: all have said what they want, or a newer version
+// of it from a file is there.
+func (l *Loop) judge(w *worker) {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	if w.phase != held || w.pod != nil || !l.r.complete && !l.superseded(w) {
+		return
+	}
+	l.log.Info("a pod that no source wants is ended and removed", "ref", w.ref().String())
 	l.metrics.orphans.Record(1)
-	w := l.r.enter(seen.UID, nil, "")
-	w.seen, w.phase = seen, syncing
+	w.phase = syncing // something of it may run
 	w.end(l.r, runtime.Termination{})
+}
+
+func (l *Loop) superseded(w *worker) bool {
+	me := w.ref()
+	if !unique(w) {
+		return false
+	}
+	for _, o := range l.r.pods {
+		if o.pod != nil && unique(o) && o.pod.Name == me.Name && o.pod.Namespace == me.Namespace {
+			return true
+		}
+	}
+	return false
 }
 
 // count shows how many pods are in which phase.

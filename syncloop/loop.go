@@ -105,6 +105,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	for name, s := range l.cfg.Sources {
 		l.wg.Go(func() { l.follow(ctx, name, s) })
 	}
+	l.housekeep(ctx)
 	rings := l.r.rings()
 	pulse := time.NewTicker(tick)
 	defer pulse.Stop()

@@ -47,6 +47,7 @@ func (l *Loop) merge(s set) {
 		l.sources[s.source] = true
 		l.r.complete = len(l.sources) == len(l.cfg.Sources)
 	}
+	l.release()
 }
 
 // lose notes that nobody wants a pod any more.
@@ -67,6 +68,9 @@ func (l *Loop) want(source string, pod *v1.Pod) {
 	switch {
 	case w == nil:
 		l.r.enter(pod.UID, pod, source)
+	case w.pod == nil && w.phase == held:
+		w.pod, w.source = pod, source // it is no stranger after all
+		l.r.wake(w.uid)
 	case w.absent || w.pod == nil:
 		w.again, w.from = pod, source // once this life is over
 	case w.source != source:

@@ -25,6 +25,7 @@ type Roster struct {
 	bell     chan struct{}
 	arrivals uint64
 	complete bool // all sources have said everything they want, once
+	listed   bool // it is known what was there before
 }
 
 // Wake asks for a look at a pod. It never blocks, is never lost, and many of one pod count as one.

@@ -25,8 +25,11 @@ func (l *Loop) turn(ctx context.Context, uid types.UID) {
 	l.r.mu.Lock()
 	w, complete := l.r.pods[uid], l.r.complete
 	waiting := w != nil && w.phase == held
+	unknown := waiting && w.pod == nil
 	l.r.mu.Unlock()
 	switch {
+	case unknown:
+		l.judge(w)
 	case waiting:
 		l.admit(ctx, w)
 	case w != nil:

@@ -101,3 +101,18 @@ func selects(f runtime.Filter, pod types.UID, alive bool) bool {
 func notFound(kind, id string) error {
 	return fmt.Errorf("%s %q: %w", kind, id, runtime.ErrNotFound)
 }
+
+// Truth is all that exists, in no order, whatever is injected into calls.
+func (e *Engine) Truth() ([]runtime.Sandbox, []runtime.Container) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	sandboxes := make([]runtime.Sandbox, 0, len(e.sandboxes))
+	for _, s := range e.sandboxes {
+		sandboxes = append(sandboxes, s.Sandbox)
+	}
+	containers := make([]runtime.Container, 0, len(e.containers))
+	for _, c := range e.containers {
+		containers = append(containers, c.Container)
+	}
+	return sandboxes, containers
+}

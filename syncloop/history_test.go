@@ -1,0 +1,186 @@
+package syncloop_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/runtime/runtimetest"
+)
+
+var (
+	seed      = flag.Uint64("seed", 0, "play this one history; 0: several")
+	histories = flag.Int("histories", 30, "how many histories to play")
+)
+
+// TestHistories plays random histories of a node: pods come, change and go, containers and sandboxes die, the runtime
+// fails, hangs and loses answers, the agent is killed and started again. While it goes on never two instances of one name
+// run; once the world is quiet, exactly what is wanted runs and nothing else is left.
+func TestHistories(t *testing.T) {
+	seeds := []uint64{*seed}
+	if *seed == 0 {
+		seeds = seeds[:0]
+		for i := range *histories {
+			seeds = append(seeds, uint64(i+1))
+		}
+	}
+	for _, s := range seeds {
+		t.Run(fmt.Sprint("seed=", s), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { history(t, rand.New(rand.NewPCG(s, 1))) })
+		})
+	}
+}
+
+func history(t *testing.T, r *rand.Rand) {
+	n := newNode(t)
+	n.start()
+	defer func() { n.stop() }()
+	uid := 0
+	names := []string{"a", "b", "c", "d"}
+	counts := map[string]int{}
+	for range 60 {
+		name := names[r.IntN(len(names))]
+		switch r.IntN(12) {
+		case 0, 1, 2:
+			uid++
+			n.do(fmt.Sprintf("add %s app=%s side=sleep_9999 uid=%s-%d grace=%d", name, []string{"sleep_9999", "sleep_30;_exit_1", "exit_1"}[r.IntN(3)], name, uid, r.IntN(8)))
+		case 3:
+			n.do("remove " + name)
+		case 4:
+			if p := n.pods[name]; p != nil {
+				_ = n.engine.Exit(n.engine.Newest(p.UID, "side"), int32(r.IntN(2))) // it may not run: no matter
+			}
+		case 5:
+			if p := n.pods[name]; p != nil {
+				if s, _ := n.engine.ListSandboxes(context.Background(), runtime.Filter{Pod: p.UID, OnlyAlive: true}); len(s) > 0 {
+					n.engine.EndSandbox(s[0].ID)
+				}
+			}
+		case 6, 7:
+			n.engine.Inject("", runtimetest.Times(1+r.IntN(4), fault(r)))
+		case 8:
+			n.do("restart")
+		case 9:
+			if r.IntN(3) == 0 {
+				n.do("reboot")
+			}
+		default:
+			time.Sleep(time.Duration(r.IntN(40_000)) * time.Millisecond)
+		}
+		if r.IntN(2) == 0 {
+			synctest.Wait()
+		}
+		n.noTwins(counts)
+	}
+	n.engine.Inject("", nil)
+	time.Sleep(15 * time.Minute)
+	synctest.Wait()
+	n.noTwins(counts)
+	n.asWanted()
+}
+
+func fault(r *rand.Rand) runtimetest.Fault {
+	switch r.IntN(4) {
+	case 0:
+		return runtimetest.Fail(runtime.ErrUnavailable)
+	case 1:
+		return runtimetest.Lost(fmt.Errorf("the answer was lost: %w", context.DeadlineExceeded))
+	case 2:
+		return runtimetest.Delay(time.Duration(r.IntN(5000)) * time.Millisecond)
+	default:
+		return func(ctx context.Context, _ runtimetest.Call) error {
+			select { // hangs, but not for ever: a real engine's calls have deadlines
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(2 * time.Minute):
+				return context.DeadlineExceeded
+			}
+		}
+	}
+}
+
+// truth is what the engine has, whatever is injected into calls.
+func (n *node) truth() ([]runtime.Sandbox, []runtime.Container) {
+	s, c := n.engine.Truth()
+	return s, c
+}
+
+// noTwins checks what must hold at every moment.
+func (n *node) noTwins(counts map[string]int) {
+	n.t.Helper()
+	_, containers := n.truth()
+	running := map[string]int{}
+	for _, c := range containers {
+		key := string(c.Pod.UID) + "/" + c.Name
+		if c.State == runtime.Running {
+			if running[key]++; running[key] > 1 {
+				n.t.Fatalf("two instances of %s run", key)
+			}
+		}
+		if c.State == runtime.Running && c.Restarts < counts[key] {
+			n.t.Fatalf("the restart count of %s went from %d down to %d", key, counts[key], c.Restarts)
+		}
+		if c.State == runtime.Running {
+			counts[key] = c.Restarts
+		}
+	}
+	byName := map[string]types.UID{}
+	for _, c := range containers {
+		if c.State != runtime.Running {
+			continue
+		}
+		if other, ok := byName[c.Pod.Name]; ok && other != c.Pod.UID {
+			n.t.Fatalf("pods %s and %s of one name run together", other, c.Pod.UID)
+		}
+		byName[c.Pod.Name] = c.Pod.UID
+	}
+}
+
+// asWanted checks what must hold once the world is quiet.
+func (n *node) asWanted() {
+	n.t.Helper()
+	sandboxes, containers := n.truth()
+	wanted := map[types.UID]bool{}
+	for _, p := range n.pods {
+		wanted[p.UID] = true
+		ready := slices.DeleteFunc(slices.Clone(sandboxes), func(s runtime.Sandbox) bool { return s.UID != p.UID || !s.Ready })
+		if len(ready) != 1 {
+			n.t.Errorf("pod %s has %d ready sandboxes", p.UID, len(ready))
+		}
+		side := slices.ContainsFunc(containers, func(c runtime.Container) bool {
+			return c.Pod.UID == p.UID && c.Name == "side" && c.State == runtime.Running
+		})
+		if !side {
+			n.t.Errorf("pod %s: side does not run", p.UID)
+		}
+		if st := n.newest(p); !strings.Contains(st, string(v1.PodRunning)) {
+			n.t.Errorf("pod %s is told as %q", p.UID, st)
+		}
+	}
+	for _, s := range sandboxes {
+		if !wanted[s.UID] {
+			n.t.Errorf("left over: sandbox of %s", s.UID)
+		}
+	}
+	for _, c := range containers {
+		if !wanted[c.Pod.UID] {
+			n.t.Errorf("left over: container %s of %s", c.Name, c.Pod.UID)
+		}
+	}
+}
+
+func (n *node) newest(p *v1.Pod) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.status[p.Name]
+}
