@@ -49,13 +49,13 @@ type Generator struct {
 	listing *semaphore.Weighted // one listing at a time
 	kick    chan struct{}       // do not wait a minute for the next relist
 
-	mu      sync.Mutex              // guards what follows
-	pods    map[types.UID]*record   // all that exist, as far as known
-	flights map[types.UID]*flight   // looks under way
-	listed  time.Time               // just before the last listing that succeeded; zero: none did
-	failure error                   // why the last listing failed; nil: it did not
-	stream  time.Time               // since when the notifier's stream is open; zero: it is not
-	hints   map[types.UID]time.Time // pods the stream named, and when, that are being looked at
+	mu      sync.Mutex            // guards what follows
+	pods    map[types.UID]*record // all that exist, as far as known
+	flights map[types.UID]*flight // looks under way
+	listed  time.Time             // just before the last listing that succeeded; zero: none did
+	failure error                 // why the last listing failed; nil: it did not
+	stream  time.Time             // since when the notifier's stream is open; zero: it is not
+	hints   map[types.UID]hint    // pods the stream named that are being looked at
 }
 
 // New makes a Generator.
@@ -80,7 +80,7 @@ func New(cfg Config) (*Generator, error) {
 		kick:    make(chan struct{}, 1),
 		pods:    map[types.UID]*record{},
 		flights: map[types.UID]*flight{},
-		hints:   map[types.UID]time.Time{},
+		hints:   map[types.UID]hint{},
 	}, err
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
@@ -22,7 +24,7 @@ func (g *Generator) follow(ctx context.Context, wg *sync.WaitGroup) {
 	for ctx.Err() == nil {
 		begun := time.Now()
 		g.setStream(begun)
-		err := g.cfg.Notifier.Events(ctx, func(e runtime.Event) { g.hint(ctx, wg, e) })
+		err := g.cfg.Notifier.Events(ctx, func(e runtime.Event) { g.hear(ctx, wg, e) })
 		g.setStream(time.Time{})
 		switch {
 		case ctx.Err() != nil:
@@ -57,35 +59,45 @@ func (g *Generator) streamStands() bool {
 	return !g.stream.IsZero() && time.Since(g.stream) >= standsAfter
 }
 
-// hint has the pod of an event looked at. Events that come while one is looked at lead to one more look.
-func (g *Generator) hint(ctx context.Context, wg *sync.WaitGroup, e runtime.Event) {
+// hint is what the stream said of a pod.
+type hint struct {
+	n  int       // how often
+	at time.Time // last
+}
+
+// hear has the pod of an event looked at. Events that come while one is looked at lead to one more look.
+func (g *Generator) hear(ctx context.Context, wg *sync.WaitGroup, e runtime.Event) {
 	uid := e.Pod.UID
 	if uid == "" {
 		g.hurry()
 		return
 	}
 	g.mu.Lock()
-	_, busy := g.hints[uid]
-	g.hints[uid] = time.Now()
-	g.mu.Unlock()
-	if busy {
-		return
+	defer g.mu.Unlock()
+	h, busy := g.hints[uid]
+	g.hints[uid] = hint{n: h.n + 1, at: time.Now()}
+	if !busy {
+		wg.Go(func() { g.heed(ctx, uid) })
 	}
-	wg.Go(func() {
-		for {
-			g.mu.Lock()
-			after := g.hints[uid]
-			g.mu.Unlock()
-			if _, err := g.Pod(ctx, uid, after); err != nil {
-				g.hurry() // the listing shows that there is something left to look at
-			}
-			g.mu.Lock()
-			if g.hints[uid].Equal(after) {
-				delete(g.hints, uid)
-				g.mu.Unlock()
-				return
-			}
-			g.mu.Unlock()
+}
+
+// heed looks at a pod until there was no event of it since the last look began.
+func (g *Generator) heed(ctx context.Context, uid types.UID) {
+	for {
+		g.mu.Lock()
+		h := g.hints[uid]
+		g.mu.Unlock()
+		if _, err := g.Pod(ctx, uid, h.at); err != nil {
+			g.hurry() // a relist finds that there is something left to look at
 		}
-	})
+		g.mu.Lock()
+		done := g.hints[uid].n == h.n
+		if done {
+			delete(g.hints, uid)
+		}
+		g.mu.Unlock()
+		if done {
+			return
+		}
+	}
 }

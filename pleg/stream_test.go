@@ -1,0 +1,215 @@
+package pleg_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/kubeletkit/kubeletkit/pleg"
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// stream is a notifier whose streams a test opens, feeds and breaks.
+type stream struct {
+	note   func(string, ...any)
+	events chan string // uids
+	breaks chan error  // ends the open stream
+}
+
+func newStream() *stream { return &stream{events: make(chan string), breaks: make(chan error)} }
+
+func (s *stream) Events(ctx context.Context, tell func(runtime.Event)) error {
+	s.note("open")
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-s.breaks:
+			return err
+		case uid := <-s.events:
+			e := runtime.Event{}
+			if uid != "" {
+				e.Pod = parsePod([]string{uid}).PodRef
+			}
+			tell(e)
+		}
+	}
+}
+
+func onNodeWithStream(t *testing.T, f func(n *node, s *stream)) {
+	t.Helper()
+	cfg := pleg.Config{}
+	var s *stream
+	lazy := &lazyNotifier{}
+	cfg.Notifier = lazy
+	onNode(t, cfg, func(n *node) {
+		s = newStream()
+		s.note = n.note
+		lazy.Notifier = s
+		f(n, s)
+	})
+}
+
+// lazyNotifier lets the channels of a stream be made within the bubble.
+type lazyNotifier struct{ runtime.Notifier }
+
+// calm is a node whose stream has stood long enough for relists to be rare.
+func calm(n *node) {
+	n.t.Helper()
+	time.Sleep(11 * time.Second)
+	n.take()
+}
+
+func TestAnEventLeadsToALookAtOnce(t *testing.T) {
+	onNodeWithStream(t, func(n *node, s *stream) {
+		n.has("a c1+")
+		defer n.run()()
+		calm(n)
+		n.has("a c1-")
+		s.events <- "a"
+		n.after(500*time.Millisecond, "11s look a", "11s a c1 died")
+		n.has("") // gone: the look shows nothing
+		s.events <- "a"
+		n.after(500*time.Millisecond, "11.5s look a", "11.5s a c1 removed")
+		n.has("b c1+") // never heard of
+		s.events <- "b"
+		n.after(500*time.Millisecond, "12s look b", "12s b c1 started")
+	})
+}
+
+func TestManyEventsOfOnePodAreFewLooks(t *testing.T) {
+	onNodeWithStream(t, func(n *node, s *stream) {
+		n.has("a c1+")
+		defer n.run()()
+		calm(n)
+		n.does(func(context.Context, string) error { time.Sleep(time.Second); return nil })
+		s.events <- "a"
+		time.Sleep(500 * time.Millisecond)
+		for range 50 {
+			s.events <- "a"
+		}
+		n.after(5*time.Second, "11s look a", "12s look a")
+	})
+}
+
+func TestRelistsAreRareWhileTheStreamStands(t *testing.T) {
+	onNodeWithStream(t, func(n *node, s *stream) {
+		defer n.run()()
+		time.Sleep(10 * time.Second) // each second until then: whether the stream stands is not known yet
+		if got := len(n.take()); got != 12 {
+			t.Errorf("%d lines in the first ten seconds", got)
+		}
+		n.after(3*time.Minute, "70s list", "130s list", "190s list")
+	})
+}
+
+func TestRelistsAreOftenUntilNothingIsLeftToFindOut(t *testing.T) {
+	onNodeWithStream(t, func(n *node, s *stream) {
+		defer n.run()()
+		calm(n)
+		n.has("a c1+") // no event of it
+		n.does(func(_ context.Context, what string) error {
+			if what == "look a" && time.Since(n.begin) < 72*time.Second {
+				return errBroken
+			}
+			return nil
+		})
+		n.after(60*time.Second, "70s list", "70s look a", "71s list", "71s look a")
+		n.after(60*time.Second, "72s list", "72s look a", "72s a c1 started", "73s list")
+	})
+}
+
+func TestAnEventWhoseLookFailsIsNotLost(t *testing.T) {
+	onNodeWithStream(t, func(n *node, s *stream) {
+		n.has("a c1+")
+		defer n.run()()
+		calm(n)
+		n.has("a c1-")
+		fail := true
+		n.does(func(_ context.Context, what string) error {
+			if what == "look a" && fail {
+				fail = false
+				return errBroken
+			}
+			return nil
+		})
+		s.events <- "a"
+		n.after(500*time.Millisecond, "11s look a", "11s list", "11s look a", "11s a c1 died")
+	})
+}
+
+func TestAnEventOfNobodyKnownLeadsToARelist(t *testing.T) {
+	onNodeWithStream(t, func(n *node, s *stream) {
+		defer n.run()()
+		calm(n)
+		s.events <- ""
+		n.after(time.Second, "11s list")
+	})
+}
+
+// Case c045: the stream is opened again without limit and with growing pauses, and relists take its place meanwhile.
+func TestCase_c045_ABrokenStreamIsReplacedByRelists(t *testing.T) {
+	onNodeWithStream(t, func(n *node, s *stream) {
+		n.has("a c1+ c2+ c3+")
+		n.does(func(_ context.Context, what string) error {
+			if what == "list" {
+				time.Sleep(10 * time.Millisecond)
+			}
+			return nil
+		})
+		defer n.run()()
+		calm(n)
+		n.after(29 * time.Second)
+		n.has("a c1- c2+ c3+") // before the gap, and its event is lost
+		s.breaks <- errBroken
+		n.after(900*time.Millisecond, "40s list", "40.01s look a", "40.01s a c1 died") // at once
+		n.has("a c1- c2- c3+")                                                         // during the gap
+		n.after(200*time.Millisecond, "41s open", "41.01s list", "41.02s look a", "41.02s a c2 died")
+		n.has("a c1- c2- c3-") // after it
+		s.events <- "a"
+		n.after(500*time.Millisecond, "41.1s look a", "41.1s a c3 died")
+	})
+}
+
+func TestCase_c045_PausesGrowAndNeverEnd(t *testing.T) {
+	onNodeWithStream(t, func(n *node, s *stream) {
+		defer n.run()()
+		go func() {
+			for range 40 {
+				s.breaks <- errBroken
+			}
+		}()
+		time.Sleep(30 * time.Minute)
+		var opened []string
+		lists := 0
+		for _, l := range n.take() {
+			if l[len(l)-4:] == "open" {
+				opened = append(opened, l)
+			} else {
+				lists++
+			}
+		}
+		for i, want := range []string{"0s open", "1s open", "3s open", "7s open", "15s open", "31s open", "61s open", "91s open"} {
+			if opened[i] != want {
+				t.Errorf("%s, want %s", opened[i], want)
+			}
+		}
+		if len(opened) != 41 || lists < 1000 {
+			t.Errorf("opened %d times, listed %d times", len(opened), lists)
+		}
+		n.after(2*time.Minute, "1811s list", "1871s list") // it stands again
+	})
+}
+
+func TestARuntimeWithoutStreamIsOnlyListed(t *testing.T) {
+	onNodeWithStream(t, func(n *node, s *stream) {
+		defer n.run()()
+		s.breaks <- errors.ErrUnsupported
+		n.take()
+		time.Sleep(time.Minute)
+		if got := n.take(); len(got) != 60 {
+			t.Errorf("%d lines", len(got))
+		}
+	})
+}
