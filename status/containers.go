@@ -37,8 +37,8 @@ func lost(reason, message string) *v1.ContainerStateTerminated {
 // look is one look at the containers of a pod.
 type look struct {
 	in         *Input
-	old        *v1.PodStatus
-	restarting bool // all containers, in place
+	old        *v1.PodStatus // a copy: what it points to may go into the answer
+	restarting bool          // all containers, in place
 }
 
 // containers fills the three lists: init containers in the order of the spec, the others by name.
@@ -98,10 +98,10 @@ func (l *look) unseen(c *v1.Container, old *v1.ContainerStatus) v1.ContainerStat
 		return s
 	}
 	if old.State.Terminated != nil && !l.restarting {
-		return *old.DeepCopy()
+		return *old
 	}
 	s.RestartCount = old.RestartCount
-	s.LastTerminationState = *old.LastTerminationState.DeepCopy()
+	s.LastTerminationState = old.LastTerminationState
 	switch {
 	case l.restarting && old.State.Waiting == nil:
 		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reasonRestartingAll, Message: removedForAll}}
@@ -143,9 +143,9 @@ func (l *look) seen(c *v1.Container, newest, before *runtime.Container, old *v1.
 	switch {
 	case old == nil:
 	case old.ContainerID != id && old.State.Terminated != nil:
-		s.LastTerminationState.Terminated = old.State.Terminated.DeepCopy()
+		s.LastTerminationState.Terminated = old.State.Terminated
 	case old.LastTerminationState.Terminated != nil && old.LastTerminationState.Terminated.ContainerID != id:
-		s.LastTerminationState.Terminated = old.LastTerminationState.Terminated.DeepCopy()
+		s.LastTerminationState.Terminated = old.LastTerminationState.Terminated
 	}
 	if before != nil {
 		if end := l.state(before, old).Terminated; end != nil {
@@ -166,7 +166,7 @@ func (l *look) state(c *runtime.Container, old *v1.ContainerStatus) v1.Container
 	case c.State == runtime.Running:
 		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: stamp(c.Started)}}
 	case known != nil && (c.State == runtime.Unknown || !known.FinishedAt.IsZero() && c.Finished.IsZero()):
-		return v1.ContainerState{Terminated: known.DeepCopy()} // the engine has forgotten how it ended, we have not
+		return v1.ContainerState{Terminated: known} // the engine has forgotten how it ended, we have not
 	case c.State == runtime.Exited:
 		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
 			ExitCode:    c.ExitCode,

@@ -258,6 +258,17 @@ func TestC078WhatSomebodyElseWroteIsWrittenOver(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		tell()
 		want(t, s, "a 1, a 1, a 1")
+
+		s.mu.Lock()
+		s.delay = time.Second
+		s.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		st = says("2")
+		tell()
+		synctest.Wait()
+		tell() // while it is on its way the source cannot show it yet
+		time.Sleep(5 * time.Second)
+		want(t, s, "a 1, a 1, a 1, a 2")
 	})
 }
 
@@ -365,6 +376,7 @@ func TestTheStopHasADeadlineAndTheNextRunGoesOn(t *testing.T) {
 		for i := range 6 {
 			update(t, m, fmt.Sprint(i), "1")
 		}
+		finish(t, m, "0")
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- m.Run(ctx) }()
@@ -381,8 +393,8 @@ func TestTheStopHasADeadlineAndTheNextRunGoesOn(t *testing.T) {
 		s.mu.Unlock()
 		ctx, cancel = context.WithCancel(t.Context())
 		go func() { done <- m.Run(ctx) }()
-		if n := s.attempts() - 4; n != 6 { // four were under way at the deadline
-			t.Errorf("the next Run told of %d pods", n)
+		if n := s.attempts() - 4; n != 7 { // four were under way at the deadline
+			t.Errorf("the next Run made %d calls", n)
 		}
 		cancel()
 		<-done
@@ -433,6 +445,18 @@ func TestMetrics(t *testing.T) {
 		if err := m.UpdateStatus(t.Context(), named("a"), st); err != nil {
 			t.Error(err)
 		}
+		time.Sleep(500 * time.Millisecond)
+		for _, message := range []string{"and again", "changed in the middle"} { // back to what is on its way
+			st.Message = message
+			if err := m.UpdateStatus(t.Context(), named("a"), st); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		st.Message = "much later"
+		if err := m.UpdateStatus(t.Context(), named("a"), st); err != nil {
+			t.Error(err)
+		}
 		time.Sleep(5 * time.Second)
 	})
 	want := []string{
@@ -440,6 +464,7 @@ func TestMetrics(t *testing.T) {
 		"terminated_containers_total 1 container,1,Error",
 		"pod_status_sync_duration_seconds 1 ",
 		"pod_status_sync_duration_seconds 1.4 ", // changed while the first was under way
+		"pod_status_sync_duration_seconds 1 ",
 	}
 	if !slices.Equal(c.lines, want) {
 		t.Errorf("recorded\n%s", strings.Join(c.lines, "\n"))

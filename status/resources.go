@@ -45,7 +45,6 @@ func aggregate(pod *v1.Pod, of func(*v1.Container) v1.ResourceList) v1.ResourceL
 		if plan.InitKind(c) == plan.Sidecar {
 			add(sum, of(c))
 			add(sidecars, of(c))
-			raise(initPeak, sidecars)
 			continue
 		}
 		during := sidecars.DeepCopy()
