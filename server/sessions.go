@@ -127,7 +127,7 @@ func portsOf(r *http.Request) ([]int32, error) {
 			if err != nil || n == 0 {
 				return nil, fail(http.StatusBadRequest, "%q is no port: a number from 1 to 65535", p)
 			}
-			ports = append(ports, int32(n)) //nolint:gosec // at most 65535
+			ports = append(ports, int32(n))
 		}
 	}
 	if len(ports) == 0 && !strings.Contains(strings.Join(r.Header.Values("Sec-WebSocket-Protocol"), ","), "SPDY/3.1+") {

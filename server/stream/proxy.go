@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -104,7 +103,7 @@ func (p Proxy) to(u *url.URL, err error, what string) (http.Handler, error) {
 			logger.Warn("stream from the runtime went wrong", "stream", what, "err", hide(err))
 			http.Error(w, "the container runtime's streaming server gave no stream", http.StatusBadGateway)
 		},
-		ErrorLog: quiet(logger),
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // sessions break off every day
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		proxy.ServeHTTP(lingerer{w}, r)
@@ -158,12 +157,4 @@ func hide(err error) error {
 		return e.Err
 	}
 	return err
-}
-
-// quiet is for what ReverseProxy tells of itself: sessions break off every day.
-func quiet(l *slog.Logger) *log.Logger {
-	if l.Enabled(context.Background(), slog.LevelDebug) {
-		return slog.NewLogLogger(l.Handler(), slog.LevelDebug)
-	}
-	return log.New(io.Discard, "", 0)
 }
