@@ -247,14 +247,14 @@ func TestContainerFields(t *testing.T) {
 	if s := Compute(Input{Pod: p, Now: now}).ContainerStatuses[0]; s.Image != "spec/app" || len(s.VolumeMounts) != 5 || s.ContainerID != "" {
 		t.Errorf("before it exists: %+v", s)
 	}
-	// Trap: an old termination is reused as it is, its image and ID included.
+	// An old termination is reused as it is, its image and ID included.
 	last := told(p, seen(exited("app", 0, 1)))
 	if diff := cmp.Diff(last.ContainerStatuses[0], Compute(Input{Pod: p, Last: last, Now: now}).ContainerStatuses[0]); diff != "" {
 		t.Errorf("a termination whose record is gone changed: %s", diff)
 	}
 }
 
-func TestTerminationIsPassedThrough(t *testing.T) {
+func TestC077TerminationIsPassedThrough(t *testing.T) {
 	for _, tt := range []struct {
 		reason string
 		code   int32
@@ -267,7 +267,7 @@ func TestTerminationIsPassedThrough(t *testing.T) {
 			StartedAt: stamp(c.Started), FinishedAt: stamp(c.Finished),
 		}
 		if diff := cmp.Diff(&want, s.ContainerStatuses[0].State.Terminated); diff != "" {
-			t.Errorf("c077 %s %d: %s", tt.reason, tt.code, diff)
+			t.Errorf("%s %d: %s", tt.reason, tt.code, diff)
 		}
 	}
 }

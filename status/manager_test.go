@@ -119,7 +119,7 @@ func TestC186NoPodWaitsBehindTheChangesOfAnother(t *testing.T) {
 	})
 }
 
-func TestFailuresAreTriedAgainWithTheNewest(t *testing.T) {
+func TestC086FailuresAreTriedAgainWithTheNewest(t *testing.T) {
 	away := errors.New("no route to host")
 	s := &sink{}
 	s.failing(away)
@@ -398,6 +398,28 @@ func TestTheStopHasADeadlineAndTheNextRunGoesOn(t *testing.T) {
 		}
 		cancel()
 		<-done
+	})
+}
+
+func TestFinishedThatWasCutIsToldByTheNextRun(t *testing.T) {
+	s := &sink{}
+	s.failing(errors.New("down"))
+	synctest.Test(t, func(t *testing.T) {
+		m, err := New(Config{Sink: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, m, "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := m.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		s.failing(nil)
+		if err := m.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		want(t, s, "a finished")
 	})
 }
 
