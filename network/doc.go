@@ -2,5 +2,5 @@
 //
 // A runtime that makes pods needs these three texts for each of them, and they follow rules that users rely on: which
 // part of a long name is cut, which search domains come first, where host aliases stand. The functions take a pod and
-// return values; reading the host's own files is left to [Host], which the caller calls when it wants them.
+// return values; reading the host's own files, and writing the pod's, is left to the caller.
 package network

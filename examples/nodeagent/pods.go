@@ -82,7 +82,7 @@ func watchPods(ctx context.Context, look func(context.Context) ([]row, error), e
 		} else {
 			note = err.Error() + "; trying again"
 		}
-		text := ""
+		var text string
 		if width, height, ok := size(); ok {
 			text = picture.picture(rows, note, time.Now(), width, height)
 		} else {

@@ -1,0 +1,50 @@
+// Command nodeagent is a complete node agent, put together from the packages of kubeletkit.
+//
+//	nodeagent [flags]          keep the pods of a directory running
+//	nodeagent pods [--watch]   show them
+//	nodeagent check            tell what is missing on this machine, and how to mend it
+//
+// Read assemble.go for the parts and how they meet, run.go for the order in which they start and stop.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	default:
+		fmt.Fprintln(os.Stderr, "nodeagent:", err)
+		os.Exit(1)
+	}
+}
+
+// command does what the first word asks for.
+func command(ctx context.Context, args []string, out, errOut io.Writer) error {
+	word := ""
+	if len(args) > 0 {
+		word = args[0]
+	}
+	switch word {
+	case "pods":
+		return podsCommand(ctx, args[1:], out)
+	case "check":
+		return checkCommand(ctx, args[1:], out)
+	}
+	o, err := parse(args, errOut)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, o, logger(errOut, o.verbosity, os.Getenv("JOURNAL_STREAM") != ""))
+}

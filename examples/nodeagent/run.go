@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// runner is a part that runs until its context ends.
+type runner interface {
+	Run(ctx context.Context) error
+}
+
+// layers runs groups of parts, the first one lowest, until ctx ends or a part fails. They start from the ground up and
+// stop from the top down: a group is told to stop when all above it have ended.
+func layers(ctx context.Context, groups ...[]runner) error {
+	if len(groups) == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	own, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	above, fail := context.WithCancel(ctx)
+	defer fail()
+	var g errgroup.Group
+	for _, r := range groups[0] {
+		g.Go(func() error {
+			defer fail() // without this part there is no point in working on
+			return r.Run(own)
+		})
+	}
+	err := layers(above, groups[1:]...)
+	stop()
+	return errors.Join(err, g.Wait())
+}
+
+// web serves a handler over HTTPS. Bind before Run, so that a port that is taken is an error at the start.
+type web struct {
+	listener net.Listener
+	server   *http.Server
+}
+
+func newWeb(address string, port int, handler http.Handler, config *tls.Config, log *slog.Logger) (*web, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(address, fmt.Sprint(port)))
+	if err != nil {
+		return nil, fmt.Errorf("serve on --address and --port: %w", err)
+	}
+	return &web{l, &http.Server{
+		Handler: handler, TLSConfig: config, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}}, nil
+}
+
+// Run serves until ctx ends. Followed logs and sessions end with it.
+func (w *web) Run(ctx context.Context) error {
+	requests, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	w.server.BaseContext = func(net.Listener) context.Context { return requests }
+	served := make(chan error, 1)
+	go func() { served <- w.server.ServeTLS(w.listener, "", "") }() // ended by Shutdown or Close below
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	end()
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := w.server.Shutdown(grace); err != nil {
+		_ = w.server.Close() // a session that does not end
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// named writes down when it starts and stops.
+type named struct {
+	name string
+	log  *[]string
+	mu   *sync.Mutex
+	fail error
+}
+
+func (n named) say(s string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	*n.log = append(*n.log, s)
+}
+
+func (n named) Run(ctx context.Context) error {
+	if n.fail != nil {
+		return n.fail
+	}
+	<-ctx.Done()
+	n.say(n.name)
+	return nil
+}
+
+func TestLayersStopFromTheTop(t *testing.T) {
+	var log []string
+	var mu sync.Mutex
+	part := func(name string) runner { return named{name, &log, &mu, nil} }
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := layers(ctx, []runner{part("ground")}, []runner{part("loop")}, []runner{part("guard")}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"guard", "loop", "ground"}, log); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestOnePartFailsAllStop(t *testing.T) {
+	var log []string
+	var mu sync.Mutex
+	broken := errors.New("broken")
+	err := layers(t.Context(), []runner{named{"ground", &log, &mu, nil}}, []runner{named{fail: broken}}, []runner{named{"guard", &log, &mu, nil}})
+	if !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"guard", "ground"}, log); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestJournaldLines(t *testing.T) {
+	var out bytes.Buffer
+	l := logger(&out, 2, true).With("component", "x")
+	l.Debug("no")
+	l.Info("one", "pod", "web")
+	l.Error("two")
+	if want := "<6>msg=one component=x pod=web\n<3>msg=two component=x\n"; out.String() != want {
+		t.Errorf("got %q", out.String())
+	}
+}
+
+func TestNotify(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	t.Setenv("NOTIFY_SOCKET", path)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := (notifier{}).Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"READY=1", "STOPPING=1"} {
+		b := make([]byte, 100)
+		n, err := c.Read(b)
+		if err != nil || string(b[:n]) != want {
+			t.Errorf("got %q %v, want %s", b[:n], err, want)
+		}
+	}
+}
+
+func TestRuntimeWatchTellsDownAndUpOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		var mu sync.Mutex
+		down, back := false, 0
+		w := &runtimeWatch{
+			log:  slog.New(slog.NewTextHandler(&out, nil)),
+			back: func() { back++ },
+			info: func(context.Context) (runtime.Info, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if down {
+					return runtime.Info{}, runtime.ErrUnavailable
+				}
+				return runtime.Info{Name: "test", Ready: runtime.Condition{OK: true}}, nil
+			},
+		}
+		if w.Healthy() == nil {
+			t.Error("healthy before it was asked")
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { _ = w.Run(ctx) }()
+		set := func(d bool) {
+			mu.Lock()
+			down = d
+			mu.Unlock()
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+		}
+		set(false)
+		if w.Healthy() != nil || w.Name() != "test" {
+			t.Error(w.Healthy(), w.Name())
+		}
+		set(true)
+		if !errors.Is(w.Healthy(), runtime.ErrUnavailable) || w.Name() != "test" {
+			t.Error(w.Healthy(), w.Name())
+		}
+		set(false)
+		if w.Healthy() != nil || back != 1 {
+			t.Error(w.Healthy(), back)
+		}
+		stop()
+		synctest.Wait()
+		if lines := strings.Count(out.String(), "\n"); lines != 3 {
+			t.Errorf("%d lines, want up, down, up:\n%s", lines, out.String())
+		}
+	})
+}
+
+func TestFlags(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string // in the error; empty: none
+	}{
+		{"a directory is needed", nil, "--pod-manifest-path is required"},
+		{"enough", []string{"--pod-manifest-path", "/m"}, ""},
+		{"a word that is no command", []string{"--pod-manifest-path", "/m", "podz"}, `unknown command "podz"`},
+		{"a node name with spaces", []string{"--pod-manifest-path", "/m", "--hostname-override", "a b"}, "--hostname-override"},
+		{"no address", []string{"--pod-manifest-path", "/m", "--node-ip", "x"}, "--node-ip"},
+		{"a key without certificate", []string{"--pod-manifest-path", "/m", "--tls-private-key-file", "k"}, "go together"},
+		{"no port", []string{"--pod-manifest-path", "/m", "--port", "70000"}, "--port"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := parse(tt.args, &bytes.Buffer{})
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+	t.Run("links only beside the default log directory", func(t *testing.T) {
+		o, err := parse([]string{"--pod-manifest-path", "/m", "--pod-logs-dir", "/x"}, &bytes.Buffer{})
+		if err != nil || o.containerLogs != "" {
+			t.Error(o, err)
+		}
+	})
+}

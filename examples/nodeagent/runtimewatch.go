@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// runtimeWatch asks the runtime every few seconds how it is, and remembers the answer.
+type runtimeWatch struct {
+	info  func(ctx context.Context) (runtime.Info, error)
+	back  func() // called when it is there again
+	log   *slog.Logger
+	every time.Duration // 0 means 5 s
+
+	mu   sync.Mutex // guards the rest
+	name string
+	err  error
+	seen bool
+}
+
+// Run asks until ctx ends.
+func (w *runtimeWatch) Run(ctx context.Context) error {
+	every := w.every
+	if every == 0 {
+		every = 5 * time.Second
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		w.ask(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *runtimeWatch) ask(ctx context.Context) {
+	own, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	info, err := w.info(own)
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil && !info.Ready.OK {
+		err = fmt.Errorf("the runtime is not ready: %s", info.Ready.Message)
+	}
+	w.mu.Lock()
+	was, first := w.err, !w.seen
+	w.err, w.seen = err, true
+	if info.Name != "" {
+		w.name = info.Name
+	}
+	w.mu.Unlock()
+	switch {
+	case err != nil && (was == nil || first):
+		w.log.Error("the container runtime is down; pods keep running, and nothing can be started or stopped until it is back", "err", err)
+	case err == nil && (was != nil || first):
+		w.log.Info("the container runtime answers", "name", info.Name, "version", info.Version, "network", info.Network.OK)
+		if was != nil {
+			w.back()
+		}
+	}
+}
+
+// Healthy is nil while the runtime answers and is ready.
+func (w *runtimeWatch) Healthy() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.seen {
+		return errors.New("the container runtime has not been asked yet")
+	}
+	return w.err
+}
+
+// Name is the runtime's, empty until it has answered once.
+func (w *runtimeWatch) Name() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.name
+}
