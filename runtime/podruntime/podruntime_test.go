@@ -66,9 +66,6 @@ func newNode(t *testing.T, change ...func(*Config)) *node {
 	for _, f := range change {
 		f(&cfg)
 	}
-	if err := os.MkdirAll(filepath.Join(n.root, "containers"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	if n.Runtime, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,11 @@ func (s *step) linkLog(config *runtime.ContainerConfig, id string) {
 	if _, err := os.Stat(log); err != nil {
 		return // this engine writes no file there
 	}
-	if err := os.Symlink(log, link); err != nil && !errors.Is(err, os.ErrExist) {
+	err := os.MkdirAll(s.cfg.LogLinks, 0o755)
+	if err == nil {
+		err = os.Symlink(log, link)
+	}
+	if err != nil && !errors.Is(err, os.ErrExist) {
 		s.cfg.Observe.Logger().Warn("the link to a container's log was not made", "link", link, "err", err)
 	}
 }
