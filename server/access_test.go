@@ -30,6 +30,7 @@ import (
 
 // full is a node with everything on.
 func full(t testing.TB, change func(*server.Config)) (http.Handler, *streams) {
+	t.Helper()
 	s := &streams{}
 	return node(t, func(c *server.Config) {
 		c.Streams = s
@@ -283,7 +284,7 @@ func TestCase_c124_clientCertificates(t *testing.T) {
 }
 
 func TestABadCertificateDoesNotStandInTheWayOfAGoodToken(t *testing.T) {
-	r := httptest.NewRequest("GET", "/pods", nil)
+	r := httptest.NewRequest(http.MethodGet, "/pods", http.NoBody)
 	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{newAuthority(t).cert}}
 	r.Header.Set("Authorization", "Bearer "+token)
 	user, err := server.AdminAccess{Token: token, ClientCAs: x509.NewCertPool()}.Authenticate(r)

@@ -141,7 +141,7 @@ func logOptions(q url.Values, now time.Time) (o logs.Options, previous bool, err
 
 	o.Limit, o.Since = limit, since
 	if agoGiven {
-		o.Since = now.Add(-time.Duration(min(seconds, int64(now.Unix()))) * time.Second)
+		o.Since = now.Add(-time.Duration(min(seconds, now.Unix())) * time.Second)
 	}
 	if o.Tail = tail; tailed && tail == 0 {
 		o.Tail = -1

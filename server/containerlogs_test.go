@@ -183,7 +183,7 @@ func TestFollowedLogsAreOutAtOnceAndEndWithTheClient(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	query := url.Values{"follow": {"true"}, "tailLines": {"0"}}
-	req, _ := http.NewRequestWithContext(ctx, "GET", s.URL+"/containerLogs/default/web/app?"+query.Encode(), nil)
+	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/containerLogs/default/web/app?"+query.Encode(), http.NoBody)
 	req.Header.Set("Authorization", "Bearer "+token)
 	resp, err := s.Client().Do(req) // the header is out before any line
 	if err != nil {

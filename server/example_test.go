@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 
 	"github.com/kubeletkit/kubeletkit/server"
@@ -18,7 +19,7 @@ func ExampleNew() {
 		return
 	}
 	for _, token := range []string{"", "from server.WriteToken"} {
-		r := httptest.NewRequest("GET", "/containerLogs/default/web/", nil)
+		r := httptest.NewRequest(http.MethodGet, "/containerLogs/default/web/", http.NoBody)
 		if token != "" {
 			r.Header.Set("Authorization", "Bearer "+token)
 		}

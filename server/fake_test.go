@@ -65,8 +65,10 @@ func (s *streams) open(x server.Session) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "taken over") }), s.err
 }
 
-func (s *streams) Exec(_ context.Context, x server.Session) (http.Handler, error)   { return s.open(x) }
+func (s *streams) Exec(_ context.Context, x server.Session) (http.Handler, error) { return s.open(x) }
+
 func (s *streams) Attach(_ context.Context, x server.Session) (http.Handler, error) { return s.open(x) }
+
 func (s *streams) PortForward(_ context.Context, x server.Session) (http.Handler, error) {
 	return s.open(x)
 }
@@ -102,9 +104,11 @@ type metric struct {
 func (m *metric) Counter(name, _ string, _ ...string) (observe.Metric, error) {
 	return series{m, name, true}, nil
 }
+
 func (m *metric) Gauge(name, _ string, _ ...string) (observe.Metric, error) {
 	return series{m, name, false}, nil
 }
+
 func (m *metric) Histogram(name, _ string, _ []float64, _ ...string) (observe.Metric, error) {
 	return series{m, name, true}, nil
 }

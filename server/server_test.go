@@ -130,7 +130,7 @@ func TestAPanicEndsOneRequest(t *testing.T) {
 	s := httptest.NewServer(h)
 	defer s.Close()
 	fetch := func(path string) (int, string, error) {
-		req, _ := http.NewRequestWithContext(t.Context(), "GET", s.URL+path, nil)
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, http.NoBody)
 		req.Header.Set("Authorization", "Bearer "+token)
 		resp, err := s.Client().Do(req)
 		if err != nil {

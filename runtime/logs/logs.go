@@ -48,8 +48,8 @@ func Open(ctx context.Context, path string, o Options) (io.ReadCloser, error) {
 	if o.Stream != "" && o.Stream != Stdout && o.Stream != Stderr {
 		return nil, fmt.Errorf("read log %s: unknown stream %q", path, o.Stream)
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
 	}
 	r := &reader{ctx: ctx, path: path, limit: o.Limit, lines: joiner{o: o}, closed: make(chan struct{})}
 	if o.Follow {

@@ -102,8 +102,15 @@ func node(t *testing.T, streaming http.HandlerFunc) (*httptest.Server, *engine, 
 	return front, e, log
 }
 
-// open asks for a session and returns the connection and the answer.
-func open(t *testing.T, front *httptest.Server, method, path, protocol string, headers ...string) (*tls.Conn, *bufio.Reader, *http.Response) {
+// answer to a wish for a session.
+type answer struct {
+	code   int
+	header http.Header
+	body   string // unless the protocol was switched
+}
+
+// open asks for a session. After a switch of protocols it goes on over the connection, of which the reader reads.
+func open(t *testing.T, front *httptest.Server, method, path, protocol string, headers ...string) (*tls.Conn, *bufio.Reader, answer) {
 	t.Helper()
 	conn, err := tls.Dial("tcp", front.Listener.Addr().String(), front.Client().Transport.(*http.Transport).TLSClientConfig)
 	if err != nil {
@@ -119,8 +126,13 @@ func open(t *testing.T, front *httptest.Server, method, path, protocol string, h
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = resp.Body.Close() })
-	return conn, r, resp
+	defer resp.Body.Close()
+	got := answer{code: resp.StatusCode, header: resp.Header}
+	if got.code != http.StatusSwitchingProtocols {
+		body, _ := io.ReadAll(resp.Body)
+		got.body = string(body)
+	}
+	return conn, r, got
 }
 
 // upgrade takes a connection over as a runtime's streaming server does.
@@ -155,9 +167,8 @@ func TestSessionsReachTheRuntime(t *testing.T) {
 			})
 			conn, r, resp := open(t, front, tt.method, tt.path, tt.protocol,
 				"Sec-WebSocket-Protocol: v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.dDBrZW4\r\n", "Cookie: a=b\r\n")
-			if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("X-Stream-Protocol-Version") != "v4.channel.k8s.io" {
-				body, _ := io.ReadAll(resp.Body)
-				t.Fatalf("answer %v %v %s", resp.Status, resp.Header, body)
+			if resp.code != http.StatusSwitchingProtocols || resp.header.Get("X-Stream-Protocol-Version") != "v4.channel.k8s.io" {
+				t.Fatalf("answer %+v", resp)
 			}
 			if _, err := conn.Write([]byte("hello")); err != nil {
 				t.Fatal(err)
@@ -186,8 +197,8 @@ func TestSessionEndsWhenTheRuntimeEndsIt(t *testing.T) {
 		upgrade(w, r.Header.Get("Upgrade"), func(conn net.Conn, _ *bufio.ReadWriter) { _, _ = conn.Write([]byte("bye")) })
 	})
 	_, r, resp := open(t, front, "POST", "/exec/default/web/app?command=true&output=1", "SPDY/3.1")
-	if resp.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatal(resp.Status)
+	if resp.code != http.StatusSwitchingProtocols {
+		t.Fatalf("answer %+v", resp)
 	}
 	if out, err := io.ReadAll(r); err != nil || string(out) != "bye" {
 		t.Errorf("got %q, %v", out, err)
@@ -203,8 +214,8 @@ func TestSessionEndsWhenTheClientLeaves(t *testing.T) {
 		})
 	})
 	conn, _, resp := open(t, front, "POST", "/exec/default/web/app?command=cat&input=1", "SPDY/3.1")
-	if resp.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatal(resp.Status)
+	if resp.code != http.StatusSwitchingProtocols {
+		t.Fatalf("answer %+v", resp)
 	}
 	_ = conn.Close()
 	<-ended
@@ -244,11 +255,10 @@ func TestCase_c124_theAddressOfTheRuntimeIsNotShown(t *testing.T) {
 				e.base = &url.URL{Scheme: "http", Host: l.Addr().String()}
 			}
 			_, _, resp := open(t, front, "POST", "/exec/default/web/app?command=true&output=1", "SPDY/3.1")
-			body, _ := io.ReadAll(resp.Body)
-			if resp.StatusCode != tt.code || !strings.Contains(string(body), tt.text) {
-				t.Errorf("answer %d %q", resp.StatusCode, body)
+			if resp.code != tt.code || !strings.Contains(resp.body, tt.text) {
+				t.Errorf("answer %+v", resp)
 			}
-			shown := fmt.Sprint(resp.Header, string(body))
+			shown := fmt.Sprint(resp)
 			for _, secret := range []string{e.base.Host, "s3cret", "169.254"} {
 				if strings.Contains(shown, secret) {
 					t.Errorf("%q is shown in %s", secret, shown)
@@ -280,9 +290,8 @@ func TestSessionsAreRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			e.err = tt.err
 			_, _, resp := open(t, front, "POST", tt.path, "SPDY/3.1")
-			body, _ := io.ReadAll(resp.Body)
-			if resp.StatusCode != tt.code || !strings.Contains(string(body), tt.text) {
-				t.Errorf("answer %d %q", resp.StatusCode, body)
+			if resp.code != tt.code || !strings.Contains(resp.body, tt.text) {
+				t.Errorf("answer %+v", resp)
 			}
 		})
 	}
