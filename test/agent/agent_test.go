@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -56,13 +57,16 @@ func TestLife(t *testing.T) {
 		}
 		return nil
 	})
+	agent.Eventually(t, time.Minute, "its log directory is gone", func() error {
+		if left, err := os.ReadDir(a.Logs); err != nil || len(left) > 0 {
+			return errors.Join(err, fmt.Errorf("there are %v", left))
+		}
+		return nil
+	})
 	if code, took := a.Stop(); code != 0 {
 		t.Errorf("exit code %d after %s", code, took)
 	}
 	if a.Log() == "" {
 		t.Error("there is no log")
-	}
-	if left, err := os.ReadDir(a.Logs); err != nil || len(left) > 0 {
-		t.Errorf("log directories are left: %v %v", left, err)
 	}
 }
