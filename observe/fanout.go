@@ -45,7 +45,7 @@ type steps []Steps
 func (all steps) Begin(ctx context.Context, pod Ref, name string, attrs ...slog.Attr) (context.Context, Step) {
 	begun := make(stepOfAll, len(all))
 	for i, to := range all {
-		ctx, begun[i] = to.Begin(ctx, pod, name, attrs...)
+		ctx, begun[i] = to.Begin(ctx, pod, name, attrs...) //nolint:fatcontext // each goes on from what the one before put in
 	}
 	return ctx, begun
 }

@@ -29,7 +29,9 @@ func TestTheZeroToIsSilent(t *testing.T) {
 type refusing struct{}
 
 func (refusing) Counter(name, _ string, _ ...string) (Metric, error) { return nil, errors.New(name) }
-func (refusing) Gauge(name, _ string, _ ...string) (Metric, error)   { return nil, errors.New(name) }
+
+func (refusing) Gauge(name, _ string, _ ...string) (Metric, error) { return nil, errors.New(name) }
+
 func (refusing) Histogram(name, _ string, _ []float64, _ ...string) (Metric, error) {
 	return nil, errors.New(name)
 }

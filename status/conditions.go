@@ -27,8 +27,9 @@ func ours(t v1.PodConditionType) bool {
 	case v1.PodScheduled, v1.PodReady, v1.PodInitialized, v1.ContainersReady, v1.PodReadyToStartContainers,
 		v1.PodResizePending, v1.PodResizeInProgress, v1.AllContainersRestarting:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // conditions in the kubelet's order: what others wrote, resizes, DisruptionTarget, then the computed ones.

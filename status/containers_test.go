@@ -39,8 +39,11 @@ func TestContainers(t *testing.T) {
 			Input{Pod: pod(always, "i-a", "app", "e-d")},
 			"i-a: wait=PodInitializing #0\napp: wait=PodInitializing #0\ne-d: wait=PodInitializing #0",
 		},
-		{"init containers in the order of the spec, others by name", Input{Pod: pod(always, "i-z", "s-a", "log", "app")},
-			"i-z: wait=PodInitializing #0\ns-a: wait=PodInitializing #0\napp: wait=PodInitializing #0\nlog: wait=PodInitializing #0"},
+		{
+			"init containers in the order of the spec, others by name",
+			Input{Pod: pod(always, "i-z", "s-a", "log", "app")},
+			"i-z: wait=PodInitializing #0\ns-a: wait=PodInitializing #0\napp: wait=PodInitializing #0\nlog: wait=PodInitializing #0",
+		},
 		{"created waits without a reason", Input{Pod: app, Seen: seen(instance("app", 0, runtime.Created))}, "app: wait= #0"},
 		{"runs", Input{Pod: app, Seen: seen(running("app", 0))}, "app: run #0 R S"},
 		{"an ephemeral container is neither ready nor started", Input{Pod: pod(always, "app", "e-d"), Seen: seen(running("app", 0), running("e-d", 0))}, "app: run #0 R S\ne-d: run #0"},
@@ -145,11 +148,15 @@ func TestContainersOfAnEndedPod(t *testing.T) {
 		{"what ended stays as it ended", pod(always, "app"), v1.PodStatus{}, seen(exited("app", 0, 2)), "app: exit=2/Error #0"},
 		{"without init containers a container that never ran is marked too", pod(always, "app"), v1.PodStatus{}, seen(), "app: exit=137/ContainerStatusUnknown #0"},
 		{
-			"the first init container is always marked, what never started is not", p, v1.PodStatus{}, seen(),
+			"the first init container is always marked, what never started is not", p,
+			v1.PodStatus{},
+			seen(),
 			"i-a: exit=137/ContainerStatusUnknown #0\ni-b: wait=PodInitializing #0\ni-c: wait=PodInitializing #0\napp: wait=PodInitializing #0",
 		},
 		{
-			"init containers are marked up to the last that started", p, v1.PodStatus{}, seen(running("i-b", 0), exited("i-a", 0, 0)),
+			"init containers are marked up to the last that started", p,
+			v1.PodStatus{},
+			seen(running("i-b", 0), exited("i-a", 0, 0)),
 			"i-a: exit=0/Completed #0 R\ni-b: exit=137/ContainerStatusUnknown #0\ni-c: wait=PodInitializing #0\napp: wait=PodInitializing #0",
 		},
 		{

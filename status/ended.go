@@ -1,6 +1,8 @@
 package status
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubeletkit/kubeletkit/runtime"
@@ -47,8 +49,8 @@ func succeeded(s v1.ContainerState) bool { return s.Terminated != nil && s.Termi
 
 // begun are the init containers up to the last that ever started. The first is always among them.
 func begun(list []v1.ContainerStatus) []v1.ContainerStatus {
-	for i := len(list) - 1; i >= 0; i-- {
-		if list[i].State.Waiting == nil || list[i].LastTerminationState.Terminated != nil {
+	for i, cs := range slices.Backward(list) {
+		if cs.State.Waiting == nil || cs.LastTerminationState.Terminated != nil {
 			return list[:i+1]
 		}
 	}

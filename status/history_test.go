@@ -23,7 +23,7 @@ func TestRandomHistoriesAgainstANaiveModel(t *testing.T) {
 			return nil
 		}}
 		noted := map[string][]string{}
-		bubble(t, Config{Sink: s, Parallel: 1 + r.IntN(4)}, func(t *testing.T, m *Manager) {
+		bubble(t, Config{Sink: s, Parallel: 1 + r.IntN(4)}, func(b rig) {
 			over := map[string]bool{}
 			for i := range 80 {
 				uid := string(rune('a' + r.IntN(5)))
@@ -32,16 +32,16 @@ func TestRandomHistoriesAgainstANaiveModel(t *testing.T) {
 				case r.IntN(15) == 0:
 					over[uid] = true
 					noted[uid] = append(noted[uid], "finished")
-					finish(t, m, uid)
+					b.finish(uid)
 				default:
 					message := fmt.Sprint(i - r.IntN(2)) // sometimes the same again
 					noted[uid] = append(noted[uid], message)
-					update(t, m, uid, message)
+					b.update(uid, message)
 				}
 				time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
 			}
 			time.Sleep(10 * time.Minute)
-			if pods, queue := held(m); pods != len(noted)-len(over) || queue != 0 {
+			if pods, queue := b.held(); pods != len(noted)-len(over) || queue != 0 {
 				t.Errorf("%d pods remembered, %d queued", pods, queue)
 			}
 		})

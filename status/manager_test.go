@@ -23,20 +23,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestOnlyTheNewestIsSent(t *testing.T) {
 	s := &sink{delay: time.Second}
-	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
-		update(t, m, "a", "1")
+	bubble(t, Config{Sink: s}, func(b rig) {
+		b.update("a", "1")
 		synctest.Wait() // 1 is under way
 		for _, message := range []string{"2", "3", "4"} {
-			update(t, m, "a", message)
+			b.update("a", message)
 		}
 		time.Sleep(3 * time.Second)
-		want(t, s, "a 1, a 4")
+		b.want(s, "a 1, a 4")
 	})
 }
 
 func TestEqualStatusesAreSentOnce(t *testing.T) {
 	s := &sink{}
-	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
+	bubble(t, Config{Sink: s}, func(b rig) {
 		p, st := named("a"), says("1")
 		st.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: stamp(now), ObservedGeneration: 1}, {Type: "x"}}
 		again := *st.DeepCopy()
@@ -46,12 +46,10 @@ func TestEqualStatusesAreSentOnce(t *testing.T) {
 		again.ResourceClaimStatuses = []v1.PodResourceClaimStatus{{Name: "not ours"}}
 		again.PodIPs = []v1.PodIP{}
 		for _, st := range []v1.PodStatus{st, again} {
-			if err := m.UpdateStatus(t.Context(), p, st); err != nil {
-				t.Error(err)
-			}
+			b.tell(p, st)
 			synctest.Wait()
 		}
-		want(t, s, "a 1")
+		b.want(s, "a 1")
 
 		for _, change := range []func(*v1.PodStatus){
 			func(s *v1.PodStatus) { s.Conditions[0].Status = v1.ConditionFalse },
@@ -64,33 +62,31 @@ func TestEqualStatusesAreSentOnce(t *testing.T) {
 			st = *st.DeepCopy()
 			change(&st)
 			before := s.told()
-			if err := m.UpdateStatus(t.Context(), p, st); err != nil {
-				t.Error(err)
-			}
-			want(t, s, before+", a 1")
+			b.tell(p, st)
+			b.want(s, before+", a 1")
 		}
 	})
 }
 
 func TestBackToWhatWasSentIsNothingToSend(t *testing.T) {
 	s := &sink{delay: time.Second}
-	bubble(t, Config{Sink: s, Parallel: 1}, func(t *testing.T, m *Manager) {
-		update(t, m, "a", "1")
+	bubble(t, Config{Sink: s, Parallel: 1}, func(b rig) {
+		b.update("a", "1")
 		time.Sleep(2 * time.Second)
-		update(t, m, "b", "1") // takes the one worker
+		b.update("b", "1") // takes the one worker
 		synctest.Wait()
-		update(t, m, "a", "2")
-		update(t, m, "a", "1")
+		b.update("a", "2")
+		b.update("a", "1")
 		time.Sleep(5 * time.Second)
-		want(t, s, "a 1, b 1")
+		b.want(s, "a 1, b 1")
 	})
 }
 
 func TestPodsGoSideBySideWithinBounds(t *testing.T) {
 	s := &sink{delay: time.Second}
-	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
+	bubble(t, Config{Sink: s}, func(b rig) {
 		for i := range 12 {
-			update(t, m, fmt.Sprint(i), "1")
+			b.update(fmt.Sprint(i), "1")
 		}
 		time.Sleep(3*time.Second + time.Millisecond)
 		if n := s.attempts(); n != 12 || s.most != 4 {
@@ -101,19 +97,19 @@ func TestPodsGoSideBySideWithinBounds(t *testing.T) {
 
 func TestC186NoPodWaitsBehindTheChangesOfAnother(t *testing.T) {
 	s := &sink{delay: time.Second}
-	bubble(t, Config{Sink: s, Parallel: 1}, func(t *testing.T, m *Manager) {
-		update(t, m, "busy", "0")
+	bubble(t, Config{Sink: s, Parallel: 1}, func(b rig) {
+		b.update("busy", "0")
 		synctest.Wait()
-		update(t, m, "other", "1")
+		b.update("other", "1")
 		for i := range 30 {
-			update(t, m, "busy", fmt.Sprint(i))
+			b.update("busy", fmt.Sprint(i))
 			time.Sleep(100 * time.Millisecond)
 		}
 		synctest.Wait()
 		if got := s.told(); !strings.HasPrefix(got, "busy 0, other 1, busy ") {
 			t.Errorf("order: %s", got)
 		}
-		if _, n := held(m); n > 2 {
+		if _, n := b.held(); n > 2 {
 			t.Errorf("%d queued for two pods", n)
 		}
 	})
@@ -124,25 +120,25 @@ func TestC086FailuresAreTriedAgainWithTheNewest(t *testing.T) {
 	s := &sink{}
 	s.failing(away)
 	var log bytes.Buffer
-	bubble(t, Config{Sink: s, Observe: observe.To{Log: slog.New(slog.NewTextHandler(&log, nil))}}, func(t *testing.T, m *Manager) {
-		update(t, m, "a", "1")
+	bubble(t, Config{Sink: s, Observe: observe.To{Log: slog.New(slog.NewTextHandler(&log, nil))}}, func(b rig) {
+		b.update("a", "1")
 		time.Sleep(time.Minute)
 		// At 0, 0.5, 1.5, 3.5, 7.5, 15.5 s and then every ten seconds.
 		if n := s.attempts(); n != 10 {
 			t.Errorf("tried %d times in a minute", n)
 		}
-		update(t, m, "a", "2")
+		b.update("a", "2")
 		s.failing(nil)
 		time.Sleep(10 * time.Second)
-		want(t, s, "a 2")
+		b.want(s, "a 2")
 
 		s.failing(away)
 		before := s.attempts()
-		update(t, m, "a", "3")
+		b.update("a", "3")
 		time.Sleep(400 * time.Millisecond)
 		s.failing(nil)
 		time.Sleep(100 * time.Millisecond)
-		want(t, s, "a 2, a 3") // after a success the waits are short again
+		b.want(s, "a 2, a 3") // after a success the waits are short again
 		if n := s.attempts() - before; n != 2 {
 			t.Errorf("tried %d times", n)
 		}
@@ -154,16 +150,16 @@ func TestC086FailuresAreTriedAgainWithTheNewest(t *testing.T) {
 
 func TestAFailedCallMayHaveArrived(t *testing.T) {
 	s := &sink{}
-	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
-		update(t, m, "a", "1")
+	bubble(t, Config{Sink: s}, func(b rig) {
+		b.update("a", "1")
 		synctest.Wait()
 		s.failing(context.DeadlineExceeded)
-		update(t, m, "a", "2")
+		b.update("a", "2")
 		synctest.Wait()
 		s.failing(nil)
-		update(t, m, "a", "1") // equal to what was delivered, but the sink may have 2
+		b.update("a", "1") // equal to what was delivered, but the sink may have 2
 		time.Sleep(time.Second)
-		want(t, s, "a 1, a 1")
+		b.want(s, "a 1, a 1")
 	})
 }
 
@@ -175,89 +171,85 @@ func TestFinishedComesLastAndOnce(t *testing.T) {
 		}
 		return nil
 	}}
-	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
-		update(t, m, "a", "1")
+	bubble(t, Config{Sink: s}, func(b rig) {
+		b.update("a", "1")
 		synctest.Wait()
-		update(t, m, "a", "2")
-		finish(t, m, "a")
-		finish(t, m, "a")
-		update(t, m, "a", "late")
+		b.update("a", "2")
+		b.finish("a")
+		b.finish("a")
+		b.update("a", "late")
 		time.Sleep(time.Minute)
-		want(t, s, "a 2, a finished")
-		if n, _ := held(m); n != 0 {
+		b.want(s, "a 2, a finished")
+		if n, _ := b.held(); n != 0 {
 			t.Error("the pod is still remembered")
 		}
 
-		update(t, m, "a", "next life")
+		b.update("a", "next life")
 		time.Sleep(time.Minute)
-		want(t, s, "a 2, a finished, a next life")
+		b.want(s, "a 2, a finished, a next life")
 	})
 }
 
 func TestFinishedWithoutAStatus(t *testing.T) {
 	s := &sink{}
-	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
-		finish(t, m, "a")
-		want(t, s, "a finished")
+	bubble(t, Config{Sink: s}, func(b rig) {
+		b.finish("a")
+		b.want(s, "a finished")
 	})
 }
 
 func TestC074APodThatIsGoneIsForgotten(t *testing.T) {
 	s := &sink{delay: time.Second}
 	s.failing(fmt.Errorf("pod a: %w", runtime.ErrNotFound))
-	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
-		update(t, m, "a", "1")
+	bubble(t, Config{Sink: s}, func(b rig) {
+		b.update("a", "1")
 		time.Sleep(time.Minute)
-		if n, _ := held(m); n != 0 || s.attempts() != 1 {
+		if n, _ := b.held(); n != 0 || s.attempts() != 1 {
 			t.Errorf("tried %d times, %d pods remembered", s.attempts(), n)
 		}
-		update(t, m, "a", "2")
-		finish(t, m, "a")
+		b.update("a", "2")
+		b.finish("a")
 		time.Sleep(time.Minute)
-		if n, _ := held(m); n != 0 || s.attempts() != 3 {
+		if n, _ := b.held(); n != 0 || s.attempts() != 3 {
 			t.Errorf("tried %d times, %d pods remembered", s.attempts(), n)
 		}
-		update(t, m, "a", "3")
+		b.update("a", "3")
 		synctest.Wait()
-		update(t, m, "a", "4") // comes before 3 is answered
+		b.update("a", "4") // comes before 3 is answered
 		time.Sleep(time.Second)
 		synctest.Wait()
 		s.failing(nil)
 		time.Sleep(time.Second)
-		want(t, s, "a 4")
+		b.want(s, "a 4")
 	})
 }
 
 func TestC078WhatSomebodyElseWroteIsWrittenOver(t *testing.T) {
 	s := &sink{}
-	bubble(t, Config{Sink: s}, func(t *testing.T, m *Manager) {
+	bubble(t, Config{Sink: s}, func(b rig) {
 		p, st := named("a"), says("1")
-		tell := func() {
-			if err := m.UpdateStatus(t.Context(), p, st); err != nil {
-				t.Error(err)
-			}
-		}
+		tell := func() { b.tell(p, st) }
 		st.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
 		tell()
 		time.Sleep(time.Minute)
 		tell() // the source shows nothing: no opinion
-		want(t, s, "a 1")
+		b.want(s, "a 1")
 
 		p = named("a")
 		p.Status = *st.DeepCopy()
 		tell()
-		want(t, s, "a 1")
+		b.want(s, "a 1")
 
 		p = named("a")
 		p.Status = *st.DeepCopy()
 		p.Status.Conditions[0] = v1.PodCondition{Type: v1.PodReady, Status: v1.ConditionFalse, Reason: "NodeNotReady"}
 		tell()
-		want(t, s, "a 1, a 1")
+		b.want(s, "a 1, a 1")
 		tell() // the source lags behind: not at once again
-		want(t, s, "a 1, a 1")
+		b.want(s, "a 1, a 1")
 		time.Sleep(10 * time.Second)
 		tell()
-		want(t, s, "a 1, a 1, a 1")
+		b.want(s, "a 1, a 1, a 1")
 
 		s.mu.Lock()
 		s.delay = time.Second
@@ -268,7 +260,7 @@ func TestC078WhatSomebodyElseWroteIsWrittenOver(t *testing.T) {
 		synctest.Wait()
 		tell() // while it is on its way the source cannot show it yet
 		time.Sleep(5 * time.Second)
-		want(t, s, "a 1, a 1, a 1, a 2")
+		b.want(s, "a 1, a 1, a 1, a 2")
 	})
 }
 
@@ -336,20 +328,17 @@ func TestTheStopDeliversWhatIsQueued(t *testing.T) {
 	s := &sink{delay: time.Second}
 	s.failing(errors.New("down"))
 	synctest.Test(t, func(t *testing.T) {
-		m, err := New(Config{Sink: s, Parallel: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
-		update(t, m, "a", "1") // before Run
+		b := newRig(t, Config{Sink: s, Parallel: 2})
+		b.update("a", "1") // before Run
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- m.Run(ctx) }()
+		go func() { done <- b.m.Run(ctx) }()
 		time.Sleep(1100 * time.Millisecond) // a waits for its second attempt
 		s.failing(nil)
 		for _, uid := range []string{"b", "c", "d", "e"} {
-			update(t, m, uid, "1")
+			b.update(uid, "1")
 		}
-		finish(t, m, "b")
+		b.finish("b")
 		cancel()
 		start := time.Now()
 		if err := <-done; err != nil {
@@ -369,17 +358,14 @@ func TestTheStopDeliversWhatIsQueued(t *testing.T) {
 func TestTheStopHasADeadlineAndTheNextRunGoesOn(t *testing.T) {
 	s := &sink{delay: time.Hour}
 	synctest.Test(t, func(t *testing.T) {
-		m, err := New(Config{Sink: s})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := newRig(t, Config{Sink: s})
 		for i := range 6 {
-			update(t, m, fmt.Sprint(i), "1")
+			b.update(fmt.Sprint(i), "1")
 		}
-		finish(t, m, "0")
+		b.finish("0")
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- m.Run(ctx) }()
+		go func() { done <- b.m.Run(ctx) }()
 		synctest.Wait()
 		cancel()
 		start := time.Now()
@@ -392,7 +378,7 @@ func TestTheStopHasADeadlineAndTheNextRunGoesOn(t *testing.T) {
 		s.delay = 0
 		s.mu.Unlock()
 		ctx, cancel = context.WithCancel(t.Context())
-		go func() { done <- m.Run(ctx) }()
+		go func() { done <- b.m.Run(ctx) }()
 		if n := s.attempts() - 4; n != 7 { // four were under way at the deadline
 			t.Errorf("the next Run made %d calls", n)
 		}
@@ -405,36 +391,30 @@ func TestFinishedThatWasCutIsToldByTheNextRun(t *testing.T) {
 	s := &sink{}
 	s.failing(errors.New("down"))
 	synctest.Test(t, func(t *testing.T) {
-		m, err := New(Config{Sink: s})
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, m, "a")
+		b := newRig(t, Config{Sink: s})
+		b.finish("a")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := m.Run(ctx); err != nil {
+		if err := b.m.Run(ctx); err != nil {
 			t.Error(err)
 		}
 		s.failing(nil)
-		if err := m.Run(ctx); err != nil {
+		if err := b.m.Run(ctx); err != nil {
 			t.Error(err)
 		}
-		want(t, s, "a finished")
+		b.want(s, "a finished")
 	})
 }
 
 func TestAFailureAtTheStopIsNotTriedForEver(t *testing.T) {
 	s := &sink{fail: func(string) error { return errors.New("down") }}
 	synctest.Test(t, func(t *testing.T) {
-		m, err := New(Config{Sink: s})
-		if err != nil {
-			t.Fatal(err)
-		}
-		update(t, m, "a", "1")
+		b := newRig(t, Config{Sink: s})
+		b.update("a", "1")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		start := time.Now()
-		if err := m.Run(ctx); err != nil || time.Since(start) != 0 {
+		if err := b.m.Run(ctx); err != nil || time.Since(start) != 0 {
 			t.Errorf("%v after %s", err, time.Since(start))
 		}
 	})
@@ -451,34 +431,26 @@ func TestNewChecksItsConfig(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	s, c := &sink{delay: time.Second}, &counted{}
-	bubble(t, Config{Sink: s, Observe: observe.To{Metrics: c}}, func(t *testing.T, m *Manager) {
+	bubble(t, Config{Sink: s, Observe: observe.To{Metrics: c}}, func(b rig) {
 		end := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}}
 		st := v1.PodStatus{
 			ContainerStatuses:     []v1.ContainerStatus{{Name: "app", State: end}},
 			InitContainerStatuses: []v1.ContainerStatus{{Name: "i-a", State: end}},
 		}
 		for range 2 {
-			if err := m.UpdateStatus(t.Context(), named("a"), st); err != nil {
-				t.Error(err)
-			}
+			b.tell(named("a"), st)
 			time.Sleep(300 * time.Millisecond)
 		}
 		st.Message = "changed in the middle"
-		if err := m.UpdateStatus(t.Context(), named("a"), st); err != nil {
-			t.Error(err)
-		}
+		b.tell(named("a"), st)
 		time.Sleep(500 * time.Millisecond)
 		for _, message := range []string{"and again", "changed in the middle"} { // back to what is on its way
 			st.Message = message
-			if err := m.UpdateStatus(t.Context(), named("a"), st); err != nil {
-				t.Error(err)
-			}
+			b.tell(named("a"), st)
 		}
 		time.Sleep(5 * time.Second)
 		st.Message = "much later"
-		if err := m.UpdateStatus(t.Context(), named("a"), st); err != nil {
-			t.Error(err)
-		}
+		b.tell(named("a"), st)
 		time.Sleep(5 * time.Second)
 	})
 	want := []string{

@@ -88,14 +88,6 @@ func (s *sink) failing(err error) {
 	s.fail = func(string) error { return err }
 }
 
-// held counts the pods a Manager remembers and those queued.
-func held(m *Manager) (pods, queue int) {
-	synctest.Wait()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.pods), len(m.queue)
-}
-
 func (s *sink) told() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,18 +102,30 @@ func named(uid string) *v1.Pod {
 
 func says(message string) v1.PodStatus { return v1.PodStatus{Phase: v1.PodRunning, Message: message} }
 
-// bubble runs a Manager in front of sink in a bubble of its own time. script gets it running; afterwards it is stopped.
-func bubble(t *testing.T, cfg Config, script func(t *testing.T, m *Manager)) {
+// rig is a Manager under test.
+type rig struct {
+	*testing.T
+	m *Manager
+}
+
+func newRig(t *testing.T, cfg Config) rig {
+	t.Helper()
+	m, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rig{t, m}
+}
+
+// bubble runs a Manager in a bubble of its own time. script gets it running; afterwards it is stopped.
+func bubble(t *testing.T, cfg Config, script func(rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		m, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := newRig(t, cfg)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- m.Run(ctx) }()
-		script(t, m)
+		go func() { done <- b.m.Run(ctx) }()
+		script(b)
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -129,25 +133,38 @@ func bubble(t *testing.T, cfg Config, script func(t *testing.T, m *Manager)) {
 	})
 }
 
-func want(t *testing.T, s *sink, calls string) {
-	t.Helper()
+// held counts the pods the Manager remembers and those queued.
+func (b rig) held() (pods, queue int) {
+	synctest.Wait()
+	b.m.mu.Lock()
+	defer b.m.mu.Unlock()
+	return len(b.m.pods), len(b.m.queue)
+}
+
+func (b rig) want(s *sink, calls string) {
+	b.Helper()
 	synctest.Wait()
 	if got := s.told(); got != calls {
-		t.Errorf("the sink was told\n  %s\nwant\n  %s", got, calls)
+		b.Errorf("the sink was told\n  %s\nwant\n  %s", got, calls)
 	}
 }
 
-func update(t *testing.T, m *Manager, uid, message string) {
-	t.Helper()
-	if err := m.UpdateStatus(t.Context(), named(uid), says(message)); err != nil {
-		t.Error(err)
+func (b rig) update(uid, message string) {
+	b.Helper()
+	b.tell(named(uid), says(message))
+}
+
+func (b rig) tell(pod *v1.Pod, s v1.PodStatus) {
+	b.Helper()
+	if err := b.m.UpdateStatus(b.Context(), pod, s); err != nil {
+		b.Error(err)
 	}
 }
 
-func finish(t *testing.T, m *Manager, uid string) {
-	t.Helper()
-	if err := m.Finished(t.Context(), named(uid)); err != nil {
-		t.Error(err)
+func (b rig) finish(uid string) {
+	b.Helper()
+	if err := b.m.Finished(b.Context(), named(uid)); err != nil {
+		b.Error(err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 // must makes an instrument.
 func must(t *testing.T) func(observe.Metric, error) observe.Metric {
+	t.Helper()
 	return func(m observe.Metric, err error) observe.Metric {
 		t.Helper()
 		if err != nil {
