@@ -128,7 +128,7 @@ func (c *client) rows(ctx context.Context) ([]row, error) {
 func (c *client) get(ctx context.Context, path string, v any) error {
 	token, err := os.ReadFile(filepath.Join(c.root, "admin.token"))
 	if err != nil {
-		return fmt.Errorf("read the agent's token (does it run with this --root-dir, and are you root?): %w", err)
+		return fmt.Errorf("the agent's token cannot be read; does it run with this --root-dir, and are you root? %w", err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(c.server, "/")+path, http.NoBody)
 	if err != nil {

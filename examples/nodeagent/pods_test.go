@@ -150,6 +150,9 @@ func TestPicture(t *testing.T) {
 	if second := s.picture(demo(now)[1:], "it is away", now, 200, 24); strings.Contains(second, "\x1b[2J") || !strings.Contains(second, "\x1b[K\r\nit is away\x1b[K") {
 		t.Errorf("the second picture: %q", second)
 	}
+	if long := s.picture(nil, strings.Repeat("x", 50), now, 40, 24); !strings.Contains(long, strings.Repeat("x", 40)+"\x1b[K\r\n"+strings.Repeat("x", 10)+"\x1b[K") {
+		t.Errorf("a long note: %q", long)
+	}
 	if small := s.picture(demo(now), "", now, 200, 3); strings.Count(small, "\r\n") != 2 || !strings.Contains(small, "... and 2 more") {
 		t.Errorf("a small terminal: %q", small)
 	}
@@ -287,7 +290,7 @@ func TestPodsSaysWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ name, root, url, want string }{
-		{"no token", t.TempDir(), s.URL, "read the agent's token"},
+		{"no token", t.TempDir(), s.URL, "does it run with this --root-dir"},
 		{"nobody there", root, gone.URL, "does not answer: connection refused"},
 		{"the certificate of another agent", other, s.URL, "its certificate is not the one in " + other},
 		{"no certificate to compare with", bare, stranger.URL, "certificate"},

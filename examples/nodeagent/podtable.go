@@ -60,6 +60,18 @@ func cut(line string, width int) string {
 	return string([]rune(line)[:width-1]) + "…"
 }
 
+// wrap breaks a note into lines of a terminal, after an empty one; no note is none.
+func wrap(note string, width int) (lines []string) {
+	if note == "" {
+		return nil
+	}
+	lines = append(lines, "")
+	for part := range slices.Chunk([]rune(note), max(width, 20)) {
+		lines = append(lines, string(part))
+	}
+	return lines
+}
+
 // screen draws pictures over each other in a terminal.
 type screen struct {
 	table table
@@ -70,17 +82,12 @@ type screen struct {
 // behind its end, then all below. Nothing is cleared before it is written anew, so nothing flickers.
 func (s *screen) picture(rows []row, note string, now time.Time, width, height int) string {
 	lines := s.table.lines(rows, now, width)
-	below := 1 // the cursor waits there
-	if note != "" {
-		below = 3
-	}
-	if most := max(2, height-below); height > 0 && len(lines) > most {
+	below := wrap(printable(note), width)
+	if most := max(2, height-len(below)-1); height > 0 && len(lines) > most {
 		more := len(lines) - most + 1
 		lines = append(lines[:most-1], fmt.Sprintf("... and %d more", more))
 	}
-	if note != "" {
-		lines = append(lines, "", cut(printable(note), width))
-	}
+	lines = append(lines, below...)
 	var b strings.Builder
 	if !s.drawn {
 		b.WriteString("\x1b[2J")

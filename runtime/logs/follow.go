@@ -118,7 +118,7 @@ func (f *follower) pause(r *reader, d time.Duration, heed bool) error {
 			return fs.ErrClosed
 		case <-timer.C:
 			return nil
-		case <-trouble: // notices were lost, so look
+		case <-trouble: //nolint:errcheck // notices were lost is all it can say
 			return nil
 		case e := <-events:
 			if filepath.Base(e.Name) == filepath.Base(f.path) {
