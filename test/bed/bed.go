@@ -160,7 +160,7 @@ func (b *Bed) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if n := strings.Count(out, "=true"); n < 2 {
+	if !strings.Contains(out, "RuntimeReady=true") || !strings.Contains(out, "NetworkReady=true") {
 		return fmt.Errorf("containerd is not ready: %s", strings.TrimSpace(out))
 	}
 	return nil

@@ -52,7 +52,8 @@ func lookPath(name string) string {
 }
 
 func (b *Bed) crictl(ctx context.Context, args ...string) (string, error) {
-	global := []string{"--config", b.path("crictl.yaml")}
+	// The endpoints are flags too: a CONTAINER_RUNTIME_ENDPOINT of another bed would beat the configuration.
+	global := []string{"--config", b.path("crictl.yaml"), "--runtime-endpoint", b.Endpoint(), "--image-endpoint", b.Endpoint()}
 	return output(ctx, nil, "crictl", append(global, args...)...)
 }
 

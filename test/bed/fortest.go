@@ -36,6 +36,10 @@ func Private(tb testing.TB) *Bed {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
+		if tb.Failed() {
+			log, _ := os.ReadFile(b.path("containerd.log")) // a bed that never started has none
+			tb.Logf("the end of containerd's log:\n%s", log[max(0, len(log)-8000):])
+		}
 		if err := b.Clean(context.WithoutCancel(tb.Context())); err != nil {
 			tb.Error(err)
 		}

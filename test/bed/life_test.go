@@ -81,6 +81,7 @@ func TestLife(t *testing.T) {
 }
 
 func TestDownKeepsImages(t *testing.T) {
+	t.Setenv("CONTAINER_RUNTIME_ENDPOINT", "unix:///run/another.sock") // must not lead away from this bed
 	b := Private(t)
 	ctx := t.Context()
 	runPod(t, b)

@@ -10,11 +10,14 @@ import (
 	"testing"
 )
 
-// sleeper starts a process that ends on the signals it is given time for.
-func sleeper(t *testing.T, script string) (pid int, match Match) {
+// sleeper starts a process that only a signal ends, and that never forks.
+func sleeper(t *testing.T) (pid int, match Match) {
 	t.Helper()
 	mark := t.Name() + "-" + strconv.Itoa(os.Getpid())
-	cmd := exec.Command("sh", "-c", script, mark)
+	cmd := exec.Command("sh", "-c", "echo; read forever", mark)
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +33,7 @@ func sleeper(t *testing.T, script string) (pid int, match Match) {
 }
 
 func TestFindAndEnd(t *testing.T) {
-	pid, match := sleeper(t, "echo; while :; do sleep 0.1; done")
+	pid, match := sleeper(t)
 	if got := Find(match); !slices.Equal(got, []int{pid}) {
 		t.Fatalf("Find = %v, want %d", got, pid)
 	}
@@ -46,7 +49,7 @@ func TestFindAndEnd(t *testing.T) {
 }
 
 func TestEndLeavesOthersAlone(t *testing.T) {
-	pid, match := sleeper(t, "echo; while :; do sleep 0.1; done")
+	pid, match := sleeper(t)
 	never := func([]string) bool { return false }
 	if err := End(t.Context(), pid, never, syscall.SIGKILL); err != nil {
 		t.Fatal(err)

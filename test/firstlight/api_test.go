@@ -1,0 +1,274 @@
+package firstlight
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	clientexec "k8s.io/client-go/util/exec"
+
+	"github.com/kubeletkit/kubeletkit/test/agent"
+)
+
+// follow reads the job's log while it is written.
+func follow(t *testing.T, n *node) {
+	n.seen.await(t, "job-node", "the start of the job", patience, func(l []instance) bool { return len(l) == 1 && !l[0].started.IsZero() })
+	n.runs(t, "default", "job-node", "runs", patience, phase(v1.PodRunning))
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	resp := n.open(ctx, t, n.token(t), "/containerLogs/default/job-node/job?follow=true&timestamps=true")
+	if resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status)
+	}
+	var late []time.Duration
+	steps := 0
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		stamp, text, _ := strings.Cut(lines.Text(), " ")
+		at, err := time.Parse(time.RFC3339Nano, stamp)
+		if err != nil {
+			t.Fatalf("line %q: %v", lines.Text(), err)
+		}
+		if strings.Contains(text, " step ") {
+			steps++
+		}
+		late = append(late, time.Since(at))
+	}
+	ended := time.Now()
+	if ctx.Err() != nil {
+		t.Fatal("the log was still followed long after the end of its container")
+	}
+	ran := n.seen.await(t, "job-node", "the end of the job", patience, func(l []instance) bool { return len(l) == 1 && !l[0].finished.IsZero() })
+	if steps != 10 {
+		t.Errorf("%d of 10 steps were read", steps)
+	}
+	// The first lines may have been there before.
+	t.Logf("lines came at most %v after they were written, the end %v after that of the container", slices.Max(late[3:]).Round(time.Millisecond), ended.Sub(ran[0].finished).Round(time.Millisecond))
+	if worst := slices.Max(late[3:]); worst > 2*time.Second {
+		t.Errorf("a line came %v after it was written", worst)
+	}
+}
+
+// logs reads parts of logs.
+func logs(t *testing.T, n *node) {
+	const path = "/containerLogs/default/job-node/job"
+	all := n.get(t, path)
+	lines := slices.Collect(strings.Lines(all))
+	if len(lines) != 11 || !strings.Contains(lines[10], "done, exit code 0") {
+		t.Fatalf("the whole log has %d lines: %s", len(lines), all)
+	}
+	if got := n.get(t, path+"?tailLines=3"); got != strings.Join(lines[8:], "") {
+		t.Errorf("the last three lines are %q", got)
+	}
+	if got := n.get(t, path+"?tailLines=0"); got != "" {
+		t.Errorf("the last zero lines are %q", got)
+	}
+	if got := n.get(t, path+"?limitBytes=10"); got != all[:10] {
+		t.Errorf("the first ten bytes are %q", got)
+	}
+	for line := range strings.Lines(n.get(t, path+"?timestamps=true")) {
+		stamp, text, _ := strings.Cut(line, " ")
+		if _, err := time.Parse(time.RFC3339Nano, stamp); err != nil || !slices.Contains(lines, text) {
+			t.Errorf("line with its time: %q", line)
+		}
+	}
+	if got := n.get(t, path+"?sinceSeconds=3600"); got != all {
+		t.Errorf("the last hour is %q", got)
+	}
+	if got := n.get(t, "/containerLogs/default/init-node/second"); !strings.Contains(got, "now it is my turn") {
+		t.Errorf("the log of an init container is %q", got)
+	}
+	for path, want := range map[string]int{
+		path + "?previous=true":                        http.StatusBadRequest,
+		"/containerLogs/default/job-node/nobody":       http.StatusNotFound,
+		"/containerLogs/default/nobody/job":            http.StatusNotFound,
+		"/containerLogs/default/job-node/job?follow=x": http.StatusBadRequest,
+	} {
+		if resp := n.open(t.Context(), t, n.token(t), path); resp.StatusCode != want {
+			t.Errorf("%s answers %s, want %d", path, resp.Status, want)
+		}
+	}
+}
+
+// execs runs commands over both protocols that clients speak.
+func execs(t *testing.T, n *node) {
+	config := &rest.Config{Host: n.url(""), BearerToken: n.token(t), TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	for protocol, executor := range map[string]func(*url.URL) (remotecommand.Executor, error){
+		"SPDY": func(u *url.URL) (remotecommand.Executor, error) {
+			return remotecommand.NewSPDYExecutor(config, http.MethodPost, u)
+		},
+		"WebSocket": func(u *url.URL) (remotecommand.Executor, error) {
+			return remotecommand.NewWebSocketExecutor(config, http.MethodGet, u.String())
+		},
+	} {
+		t.Run(protocol, func(t *testing.T) {
+			run := func(stdin string, command ...string) (stdout, stderr string, err error) {
+				q := url.Values{"command": command, "output": {"1"}, "error": {"1"}}
+				var in io.Reader
+				if stdin != "" {
+					q.Set("input", "1")
+					in = strings.NewReader(stdin)
+				}
+				u, err := url.Parse(n.url("/exec/default/web-node/sidekick?" + q.Encode()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				e, err := executor(u)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithTimeout(t.Context(), patience)
+				defer stop()
+				var out, errOut bytes.Buffer
+				err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: &out, Stderr: &errOut})
+				return out.String(), errOut.String(), err
+			}
+			if out, errOut, err := run("", "sh", "-c", "echo hello; echo trouble >&2"); err != nil || out != "hello\n" || errOut != "trouble\n" {
+				t.Errorf("both streams: %q, %q, %v", out, errOut, err)
+			}
+			_, _, err := run("", "sh", "-c", "exit 42")
+			if exit, ok := errors.AsType[clientexec.CodeExitError](err); !ok || exit.Code != 42 {
+				t.Errorf("exit code 42 came as %v", err)
+			}
+			text := strings.Repeat("what goes in comes out\n", 20_000)
+			if out, _, err := run(text, "cat"); err != nil || out != text {
+				t.Errorf("%d bytes through cat came back as %d, %v", len(text), len(out), err)
+			}
+			if _, _, err := run("", "/no/such/command"); err == nil {
+				t.Error("a command that is not there was no error")
+			}
+		})
+	}
+}
+
+// unauthorized asks without the token, and with a wrong one.
+func unauthorized(t *testing.T, n *node) {
+	for _, path := range []string{
+		"/pods", "/runningpods/", "/metrics", "/debug/pods", "/healthz/pleg", "/containerLogs/default/web-node/web",
+		"/exec/default/web-node/web?command=sh&output=1", "/nothing",
+	} {
+		for _, token := range []string{"", "wrong", n.token(t) + "x"} {
+			if resp := n.open(t.Context(), t, token, path); resp.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%s with token %q answers %s", path, token, resp.Status)
+			}
+		}
+	}
+	if resp := n.open(t.Context(), t, "", "/healthz"); resp.StatusCode != http.StatusOK {
+		t.Errorf("/healthz without a token answers %s", resp.Status)
+	}
+	info, err := os.Stat(filepath.Join(n.Root, "admin.token"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the token's file: %v, %v", info, err)
+	}
+	if strings.Contains(n.Log(), n.token(t)) {
+		t.Error("the token stands in the log")
+	}
+}
+
+// answers are what the API says besides.
+func answers(t *testing.T, n *node) {
+	var list v1.PodList
+	if err := json.Unmarshal([]byte(n.get(t, "/runningpods/")), &list); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for _, p := range list.Items {
+		found[p.Name] = len(p.Spec.Containers)
+	}
+	if found["web-node"] != 2 || found["init-node"] != 1 {
+		t.Errorf("/runningpods/ has containers %v", found)
+	}
+
+	metrics := n.get(t, "/metrics")
+	for _, name := range []string{
+		"kubelet_started_pods_total", "kubelet_started_containers_total", "kubelet_runtime_operations_total",
+		"kubelet_runtime_operations_duration_seconds", "kubelet_run_podsandbox_duration_seconds",
+		"kubelet_pleg_relist_duration_seconds", "kubelet_pod_worker_duration_seconds", "kubelet_running_pods",
+		"kubelet_running_containers", "kubelet_http_requests_total", "kubelet_pod_status_sync_duration_seconds",
+	} {
+		if !strings.Contains(metrics, "# TYPE "+name+" ") {
+			t.Errorf("/metrics has no %s", name)
+		}
+	}
+	if !regexp.MustCompile(`(?m)^kubelet_started_pods_total [4-9]`).MatchString(metrics) {
+		t.Error("/metrics does not count the four pods")
+	}
+
+	var lines []struct {
+		Name      string
+		LastEvent *struct{ Reason string }
+		Timeline  []struct {
+			Step, Reason string
+			Event        bool
+		}
+	}
+	if err := json.Unmarshal([]byte(n.get(t, "/debug/pods?format=json")), &lines); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range lines {
+		var events, steps []string
+		for _, e := range l.Timeline {
+			if e.Event {
+				events = append(events, e.Reason)
+			} else {
+				steps = append(steps, e.Step)
+			}
+		}
+		if l.LastEvent == nil || !slices.Contains(events, "Started") || !slices.Contains(steps, "run sandbox") || !slices.Contains(steps, "start container") {
+			t.Errorf("the timeline of %s has events %v and steps %v", l.Name, events, steps)
+		}
+	}
+	if len(lines) != 4 {
+		t.Errorf("there are timelines of %d pods", len(lines))
+	}
+	if text := n.get(t, "/debug/pods"); !strings.Contains(text, "default/web-node") {
+		t.Errorf("/debug/pods as text: %s", text)
+	}
+}
+
+// podsTable runs the client that people use.
+func podsTable(t *testing.T, n *node) {
+	out, err := exec.CommandContext(t.Context(), agent.Program(t), "pods", "--root-dir="+n.Root, fmt.Sprintf("--port=%d", n.Port())).CombinedOutput()
+	if err != nil {
+		t.Fatalf("nodeagent pods: %v\n%s", err, out)
+	}
+	t.Logf("nodeagent pods:\n%s", out)
+	for _, pattern := range []string{
+		`^NAMESPACE\s+NAME\s+READY\s+STATUS\s+RESTARTS\s+AGE\s+IP\s+LAST EVENT`,
+		`^default\s+crashloop-node\s+[01]/1\s+(Running|CrashLoopBackOff|Error)\s+\d`,
+		`^default\s+init-node\s+1/1\s+Running\s+0\s+\S+\s+10\.`,
+		`^default\s+job-node\s+0/1\s+Completed\s+0\s`,
+		`^default\s+web-node\s+2/2\s+Running\s+0\s+\S+\s+10\.`,
+	} {
+		if !regexp.MustCompile("(?m)" + pattern).Match(out) {
+			t.Errorf("no line is like %s", pattern)
+		}
+	}
+}
+
+// check runs the look at the machine before the start.
+func check(t *testing.T, n *node) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), agent.Program(t), "check", "--container-runtime-endpoint="+n.bed.Endpoint(),
+		"--pod-manifest-path="+n.Manifests, "--root-dir="+n.Root, "--pod-logs-dir="+n.Logs, fmt.Sprintf("--port=%d", n.Port())).CombinedOutput()
+	t.Logf("nodeagent check:\n%s", out)
+	if err != nil {
+		t.Errorf("nodeagent check: %v", err)
+	}
+}

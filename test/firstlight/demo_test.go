@@ -1,0 +1,156 @@
+package firstlight
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeletkit/kubeletkit/test/agent"
+)
+
+const demos = "../../examples/manifests"
+
+// The four demo pods come to what their manifests say, and all that looks at them sees them.
+func TestDemo(t *testing.T) {
+	n := newNode(t, private(t))
+	check(t, n)
+	files, err := os.ReadDir(demos)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		n.put(t, f.Name(), read(t, filepath.Join(demos, f.Name())))
+	}
+	n.Start()
+	n.Ready()
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *node)
+	}{
+		{"a log is followed to the end of its container", follow},
+		{"a job succeeds", job},
+		{"init containers run in order, then the app", initContainers},
+		{"a web server becomes ready once its startup probe succeeds", web},
+		{"names, labels and annotations are a kubelet's", identities},
+		{"crictl shows and reaches the pods", crictl},
+		{"logs are read in parts", logs},
+		{"commands run in containers", execs},
+		{"without the token nothing is told", unauthorized},
+		{"the other answers of the API", answers},
+		{"the table of pods", podsTable},
+		{"a crash loop waits longer each time", crashLoop},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, n) })
+	}
+}
+
+func job(t *testing.T, n *node) {
+	p := n.runs(t, "default", "job-node", "has succeeded", patience, phase(v1.PodSucceeded))
+	s := p.Status.ContainerStatuses[0]
+	if s.RestartCount != 0 || s.State.Terminated == nil || s.State.Terminated.ExitCode != 0 || s.State.Terminated.Reason != "Completed" {
+		t.Errorf("its container is %s after %d restarts", stateOf(&s.State), s.RestartCount)
+	}
+	ran := n.seen.of("job-node")
+	if len(ran) != 1 {
+		t.Fatalf("it ran %d times", len(ran))
+	}
+	if took := ran[0].finished.Sub(ran[0].started); took < 10*time.Second || took > 12*time.Second {
+		t.Errorf("it ran for %v, want ten seconds", took)
+	}
+}
+
+func initContainers(t *testing.T, n *node) {
+	p := n.runs(t, "default", "init-node", "is ready", patience, ready)
+	ran := n.seen.of("init-node")
+	var names []string
+	for _, i := range ran {
+		names = append(names, i.name)
+	}
+	if !slices.Equal(names, []string{"first", "second", "app"}) {
+		t.Fatalf("its containers ran in the order %v", names)
+	}
+	for k, i := range ran[:2] {
+		next := ran[k+1]
+		if i.finished.IsZero() || i.code != 0 || next.started.Before(i.finished) {
+			t.Errorf("%s ended at %v with %d, %s started at %v", i.name, i.finished, i.code, next.name, next.started)
+		}
+		t.Logf("from the end of %s to the start of %s: %v", i.name, next.name, next.started.Sub(i.finished).Round(time.Millisecond))
+	}
+	for _, s := range p.Status.InitContainerStatuses {
+		if s.State.Terminated == nil || s.State.Terminated.Reason != "Completed" || !s.Ready {
+			t.Errorf("init container %s is %s, ready %v", s.Name, stateOf(&s.State), s.Ready)
+		}
+	}
+}
+
+func web(t *testing.T, n *node) {
+	p := n.runs(t, "default", "web-node", "is ready", patience, ready)
+	if len(p.Status.ContainerStatuses) != 2 || p.Status.PodIP == "" || p.Status.QOSClass != v1.PodQOSBestEffort {
+		t.Errorf("its status is %+v", p.Status)
+	}
+	started := statusOf(t, p, "web").State.Running.StartedAt.Time
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.ContainersReady {
+			// It warms up for three seconds, and times are in whole seconds.
+			took := c.LastTransitionTime.Sub(started)
+			t.Logf("ready %v after its start", took)
+			if took < 2*time.Second || took > 10*time.Second {
+				t.Errorf("it was ready %v after its start, and its startup probe cannot succeed before 3 s", took)
+			}
+		}
+	}
+	if s := statusOf(t, p, "web"); s.Started == nil || !*s.Started || s.RestartCount != 0 {
+		t.Errorf("its container is %s, started %v, %d restarts", stateOf(&s.State), s.Started, s.RestartCount)
+	}
+}
+
+func crashLoop(t *testing.T, n *node) {
+	var p *v1.Pod
+	for restarts := range int32(3) {
+		wait := fmt.Sprintf("back-off %ds ", 10<<restarts)
+		p = n.runs(t, "default", "crashloop-node", fmt.Sprintf("waits %d s after restart %d", 10<<restarts, restarts), 3*patience, func(p *v1.Pod) error {
+			s := p.Status.ContainerStatuses[0]
+			if s.RestartCount != restarts || s.State.Waiting == nil || s.State.Waiting.Reason != "CrashLoopBackOff" || !strings.Contains(s.State.Waiting.Message, wait) {
+				return fmt.Errorf("is not there yet")
+			}
+			return nil
+		})
+		last := p.Status.ContainerStatuses[0].LastTerminationState.Terminated
+		if last == nil || last.ExitCode != 1 || last.Reason != "Error" {
+			t.Errorf("its last end was %+v", last)
+		}
+	}
+	if p.Status.Phase != v1.PodRunning || agent.PodReady(p) {
+		t.Errorf("it is %s, ready %v", p.Status.Phase, agent.PodReady(p))
+	}
+	ran := n.seen.of("crashloop-node")
+	for k := range ran[:len(ran)-1] {
+		gap, want := ran[k+1].started.Sub(ran[k].finished), 10*time.Second<<k
+		t.Logf("start %d: %v after the crash before it", k+1, gap.Round(time.Millisecond))
+		if gap < want || gap > want+3*time.Second {
+			t.Errorf("start %d came %v after the crash before it, want %v", k+1, gap, want)
+		}
+	}
+	if got := n.get(t, "/containerLogs/default/crashloop-node/app?previous=true"); !strings.Contains(got, "crashing on purpose") {
+		t.Errorf("the log of the container before: %q", got)
+	}
+}
+
+func statusOf(t *testing.T, p *v1.Pod, container string) *v1.ContainerStatus {
+	t.Helper()
+	for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range list {
+			if list[i].Name == container {
+				return &list[i]
+			}
+		}
+	}
+	t.Fatalf("%s has no status of container %s", p.Name, container)
+	return nil
+}
