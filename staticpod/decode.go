@@ -99,7 +99,7 @@ func instead(kind string) string {
 // forgetServer drops what an API server noted about an object it never saw.
 func forgetServer(pod *v1.Pod, r *report) {
 	if pod.DeletionTimestamp != nil {
-		r.warn(metadata.Child("deletionTimestamp"), "is ignored; a pod from a file ends when the file goes")
+		r.warn(atMetadata.Child("deletionTimestamp"), "is ignored; a pod from a file ends when the file goes")
 	}
 	m := &pod.ObjectMeta
 	m.ResourceVersion, m.Generation, m.SelfLink, m.ManagedFields = "", 0, "", nil

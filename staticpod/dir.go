@@ -82,14 +82,18 @@ func (d *Dir) Run(ctx context.Context, set func(pods []*v1.Pod, complete bool)) 
 	for ctx.Err() == nil {
 		w.follow(d.single) // before the look, so that nothing falls between the two
 		began := time.Now()
-		next := d.step(began, set)
-		w.wait(ctx, next, 10*time.Since(began))
+		next, news := d.step(began, set)
+		rest := time.Duration(0)
+		if !news { // events without meaning, such as those of a log file, get a tenth of a processor at most
+			rest = 10 * time.Since(began)
+		}
+		w.wait(ctx, next, rest)
 	}
 	return nil
 }
 
-// step looks at the whole directory once and says when to look again at the latest.
-func (d *Dir) step(now time.Time, set func([]*v1.Pod, bool)) time.Duration {
+// step looks at the whole directory once. It says when to look again at the latest, and whether there were news.
+func (d *Dir) step(now time.Time, set func([]*v1.Pod, bool)) (next time.Duration, news bool) {
 	paths, err := d.list(now)
 	if err != nil {
 		d.gone(err)
@@ -97,7 +101,7 @@ func (d *Dir) step(now time.Time, set func([]*v1.Pod, bool)) time.Duration {
 			d.started = true
 			set(nil, false)
 		}
-		return min(retryAway, d.cfg.Rescan)
+		return min(retryAway, d.cfg.Rescan), false
 	}
 	if d.away != "" {
 		d.away = ""
@@ -108,7 +112,7 @@ func (d *Dir) step(now time.Time, set func([]*v1.Pod, bool)) time.Duration {
 	pods := choose(entries, now)
 	d.tell(entries, now)
 
-	next, sure := d.cfg.Rescan, true
+	next, sure := d.cfg.Rescan, true // sure: what is there is known, and not just written
 	for _, e := range entries {
 		if e.unsure(now) {
 			next = min(next, max(e.since.Add(settle).Sub(now), time.Millisecond))
@@ -116,11 +120,11 @@ func (d *Dir) step(now time.Time, set func([]*v1.Pod, bool)) time.Duration {
 		}
 	}
 	if d.started && slices.Equal(pods, d.sent) && (d.sure || !sure) {
-		return next
+		return next, false
 	}
 	d.started, d.sent, d.sure = true, pods, d.sure || sure
 	set(slices.Clone(pods), d.sure)
-	return next
+	return next, true
 }
 
 // list is what stands in the directory now. An error says that nobody knows.

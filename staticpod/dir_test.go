@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -476,6 +477,7 @@ func TestBadManifestsAllTogether(t *testing.T) {
 func TestBadManifestsSingly(t *testing.T) {
 	for _, row := range expectations(t) {
 		t.Run(row.file, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			b, err := os.ReadFile(filepath.Join(badManifests, row.file))
 			if err != nil {
@@ -535,4 +537,37 @@ var podNames = map[string]string{
 func lookOnce(d *Dir) (pods []*v1.Pod, complete bool) {
 	d.step(time.Now(), func(p []*v1.Pod, c bool) { pods, complete = p, c })
 	return pods, complete
+}
+
+// BenchmarkDelivery is the time from a manifest renamed into place to its pod delivered, beside 20 others.
+func BenchmarkDelivery(b *testing.B) {
+	dir := b.TempDir()
+	for i := range 20 {
+		write(b, filepath.Join(dir, "other-"+string(rune('a'+i))+".yaml"), podText("other-"+string(rune('a'+i)), "busybox"))
+	}
+	d, err := NewDir(Config{Path: dir, Node: "n1"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	images := make(chan string, 1000)
+	ctx, cancel := context.WithCancel(b.Context())
+	done := make(chan error)
+	go func() {
+		done <- d.Run(ctx, func(pods []*v1.Pod, _ bool) {
+			if p := pods[len(pods)-1]; p.Name == "web-n1" {
+				images <- p.Spec.Containers[0].Image
+			}
+		})
+	}()
+	file := filepath.Join(dir, "web.yaml")
+	for i := 0; b.Loop(); i++ {
+		image := "image-" + strconv.Itoa(i)
+		replace(b, file, podText("web", image))
+		for <-images != image {
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		b.Error(err)
+	}
 }

@@ -2,6 +2,7 @@ package staticpod_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,7 +32,8 @@ metadata: {name: Web}
 spec:
   containers: [{name: web, image: "", ports: [{containerPort: 70000}]}]
 `))
-	for _, p := range err.(staticpod.Problems) {
+	problems, _ := errors.AsType[staticpod.Problems](err)
+	for _, p := range problems {
 		fmt.Println(p)
 	}
 	// Output:

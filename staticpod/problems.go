@@ -11,6 +11,7 @@ import (
 const (
 	maxProblems   = 100 // kept of one manifest
 	shownProblems = 10  // of those, in Error
+	shownLength   = 800 // bytes of Error after which no further one is begun
 	maxQuoted     = 40  // characters of a value shown in a message
 )
 
@@ -30,16 +31,20 @@ func (p Problem) String() string {
 // Problems is the error of a manifest that was refused: all that is wrong with it, up to a hundred.
 type Problems []Problem
 
-// Error shows the first ten.
+// Error shows the first ten, or fewer long ones.
 func (p Problems) Error() string {
 	var b strings.Builder
-	for i, one := range p[:min(len(p), shownProblems)] {
-		if i > 0 {
+	shown := 0
+	for ; shown < min(len(p), shownProblems) && b.Len() < shownLength; shown++ {
+		if shown > 0 {
 			b.WriteString("; ")
 		}
-		b.WriteString(one.String())
+		b.WriteString(p[shown].String())
 	}
-	if more := len(p) - shownProblems; more > 0 {
+	switch more := len(p) - shown; {
+	case more > 0 && len(p) >= maxProblems:
+		fmt.Fprintf(&b, "; and at least %d more", more)
+	case more > 0:
 		fmt.Fprintf(&b, "; and %d more", more)
 	}
 	return b.String()

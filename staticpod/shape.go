@@ -42,7 +42,7 @@ func (s *shape) check(t reflect.Type, v any, at *field.Path) {
 			s.wrong(at, "a mapping", v)
 		}
 		for _, k := range slices.Sorted(maps.Keys(m)) {
-			s.check(t.Elem(), m[k], at.Key(k))
+			s.check(t.Elem(), m[k], at.Key(short(k)))
 		}
 	case reflect.Slice:
 		l, ok := v.([]any)

@@ -17,7 +17,7 @@ import (
 
 const maxAnnotations = 256 << 10 // bytes of all keys and values
 
-var metadata = field.NewPath("metadata") //nolint:gochecknoglobals // constant
+var atMetadata = field.NewPath("metadata") //nolint:gochecknoglobals // constant
 
 // validator checks a pod that has its defaults.
 type validator struct {
@@ -44,23 +44,23 @@ func (v *validator) metadata() {
 	m := &v.pod.ObjectMeta
 	switch {
 	case m.Name == "" && m.GenerateName != "":
-		v.add(metadata.Child("name"), "is missing; generateName does not work here, a pod from a file needs a fixed name")
+		v.add(atMetadata.Child("name"), "is missing; generateName does not work here, a pod from a file needs a fixed name")
 	case m.Name == "":
-		v.add(metadata.Child("name"), "is missing")
+		v.add(atMetadata.Child("name"), "is missing")
 	default:
-		v.subdomain(metadata.Child("name"), m.Name)
+		v.subdomain(atMetadata.Child("name"), m.Name)
 	}
 	if m.Namespace != "" {
-		v.label(metadata.Child("namespace"), m.Namespace)
+		v.label(atMetadata.Child("namespace"), m.Namespace)
 	}
 	if m.UID != "" && !validUID(string(m.UID)) {
-		v.add(metadata.Child("uid"), "%s cannot be used, as it becomes part of paths; use at most 63 letters, digits and '-', or leave it out", quote(m.UID))
+		v.add(atMetadata.Child("uid"), "%s cannot be used, as it becomes part of paths; use at most 63 letters, digits and '-', or leave it out", quote(m.UID))
 	}
 	for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
-		v.labelKey(metadata.Child("labels"), k)
-		v.labelValue(metadata.Child("labels").Key(short(k)), m.Labels[k])
+		v.labelKey(atMetadata.Child("labels"), k)
+		v.labelValue(atMetadata.Child("labels").Key(short(k)), m.Labels[k])
 	}
-	at, size := metadata.Child("annotations"), 0
+	at, size := atMetadata.Child("annotations"), 0
 	for _, k := range slices.Sorted(maps.Keys(m.Annotations)) {
 		v.labelKey(at, strings.ToLower(k))
 		size += len(k) + len(m.Annotations[k])
@@ -194,6 +194,9 @@ func (v *validator) nodeAffinity(s *v1.NodeSelector, at *field.Path) {
 			oneOf(v.report, at.Child("operator"), e.Operator, v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn)
 			if len(e.Values) != 1 {
 				v.add(at.Child("values"), "must be exactly one")
+			}
+			for k, name := range e.Values {
+				v.subdomain(at.Child("values").Index(k), name)
 			}
 		}
 	}

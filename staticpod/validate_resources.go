@@ -166,11 +166,9 @@ func (v *validator) resourceFieldRef(f *v1.ResourceFieldSelector, at *field.Path
 	if !resourceField(f.Resource) {
 		v.add(at.Child("resource"), "%s is not known; use limits. or requests. with cpu, memory, ephemeral-storage or huge pages", quote(f.Resource))
 	}
-	if f.Divisor.IsZero() {
-		return
-	}
 	at = at.Child("divisor")
 	switch d := f.Divisor.String(); {
+	case f.Divisor.IsZero() || !resourceField(f.Resource):
 	case strings.HasSuffix(f.Resource, ".cpu") && d != "1" && d != "1m":
 		v.add(at, "%s does not work with cpu; use 1 or 1m", quote(d))
 	case !strings.HasSuffix(f.Resource, ".cpu") && d != "1" && !strings.Contains(" 1k 1M 1G 1T 1P 1E 1Ki 1Mi 1Gi 1Ti 1Pi 1Ei ", " "+d+" "):

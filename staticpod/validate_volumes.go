@@ -95,7 +95,6 @@ func (v *validator) networkVolume(s *v1.VolumeSource, at *field.Path) {
 	if i := s.ISCSI; i != nil {
 		at := at.Child("iscsi")
 		v.required(at.Child("targetPortal"), i.TargetPortal)
-		v.required(at.Child("iqn"), i.IQN)
 		v.lun(at.Child("lun"), i.Lun)
 		v.iqn(at.Child("iqn"), i.IQN)
 		if i.InitiatorName != nil {
@@ -138,7 +137,7 @@ func (v *validator) lun(at *field.Path, n int32) {
 
 func (v *validator) iqn(at *field.Path, name string) {
 	known := slices.ContainsFunc([]string{"iqn.", "eui.", "naa."}, func(p string) bool { return strings.HasPrefix(name, p) })
-	if name != "" && (!known || strings.ContainsAny(name, "/ \t\n\\")) {
+	if !known || strings.ContainsAny(name, "/ \t\n\\") {
 		v.add(at, "%s must begin with iqn., eui. or naa. and be without blanks and slashes", quote(name))
 	}
 }
