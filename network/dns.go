@@ -96,6 +96,7 @@ func (d DNS) policy(pod *v1.Pod) v1.DNSPolicy {
 		if pod.Spec.HostNetwork {
 			return v1.DNSDefault
 		}
+	case v1.DNSClusterFirstWithHostNet:
 	}
 	return v1.DNSClusterFirst
 }

@@ -106,11 +106,11 @@ func (i *Instruments) Histogram(name, help string, buckets []float64, labels ...
 	return i.keep(func(m Metrics) (Metric, error) { return m.Histogram(name, help, buckets, labels...) })
 }
 
-func (i *Instruments) keep(make func(Metrics) (Metric, error)) Metric {
+func (i *Instruments) keep(ask func(Metrics) (Metric, error)) Metric {
 	if i.Metrics == nil {
 		return silent{}
 	}
-	m, err := make(i.Metrics)
+	m, err := ask(i.Metrics)
 	if err != nil {
 		if i.Err == nil {
 			i.Err = err

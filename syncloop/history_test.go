@@ -42,6 +42,7 @@ func TestHistories(t *testing.T) {
 }
 
 func history(t *testing.T, r *rand.Rand) {
+	t.Helper()
 	n := newNode(t)
 	n.start()
 	defer func() { n.stop() }()

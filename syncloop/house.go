@@ -87,7 +87,7 @@ func (l *Loop) inspect(ctx context.Context, uid types.UID) {
 	seen, err := l.see(ctx, uid, time.Now())
 	if err != nil {
 		if ctx.Err() == nil {
-			l.log.Warn("a pod that nobody wants cannot be looked at; next try at the next resync", uidOf(uid), "err", err)
+			l.log.Warn("a pod that nobody wants cannot be looked at; next try at the next resync", "uid", uid, "err", err)
 		}
 		return
 	}
@@ -140,7 +140,7 @@ func (l *Loop) count() {
 		n[w.phase]++
 	}
 	l.r.mu.Unlock()
-	for p := held; p < forgotten; p++ {
+	for p := range forgotten {
 		l.metrics.workers.Record(n[p], p.String())
 	}
 }

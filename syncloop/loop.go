@@ -11,7 +11,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/status"
@@ -168,7 +167,7 @@ func (l *Loop) follow(ctx context.Context, name string, s PodSource) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.log.Warn("a pod source ended too early; its pods stay and it is started again", "source", name, "err", err)
+		l.log.Warn("a pod source ended too early; its pods stay and it is started again", "name", name, "err", err)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -240,6 +239,3 @@ func newMetrics(o observe.To) (*metrics, error) {
 	}
 	return m, in.Err
 }
-
-// uidOf names a pod in the log.
-func uidOf(uid types.UID) slog.Attr { return slog.String("uid", string(uid)) }

@@ -19,7 +19,7 @@ func (l *Loop) merge(s set) {
 	wanted := map[types.UID]bool{}
 	for _, p := range s.pods {
 		if p.UID == "" {
-			l.log.Error("a pod without a uid is left out; its source must give it one", "source", s.source, "namespace", p.Namespace, "pod", p.Name)
+			l.log.Error("a pod without a uid is left out; its source must give it one", "from", s.source, "namespace", p.Namespace, "pod", p.Name)
 			continue
 		}
 		wanted[p.UID] = true

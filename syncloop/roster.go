@@ -222,14 +222,15 @@ func (w *worker) move(r *Roster, e event) {
 	p, do := next(w.phase, e)
 	if p != w.phase {
 		w.failures = 0
-		switch {
-		case p == terminating:
+		switch p {
+		case terminating:
 			w.endedAt = time.Now()
-		case p == terminated:
+		case terminated:
 			close(w.still)
-		case p == finished:
+		case finished:
 			closeOnce(w.still)
 			close(w.settled)
+		case held, syncing, forgotten:
 		}
 	}
 	w.phase = p

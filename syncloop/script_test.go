@@ -62,6 +62,7 @@ func TestScripts(t *testing.T) {
 }
 
 func play(t *testing.T, text string, out *bytes.Buffer) {
+	t.Helper()
 	n := newNode(t)
 	n.start()
 	for i, block := range strings.Split(strings.TrimSpace(text), "\n\n") {
@@ -104,6 +105,7 @@ type node struct {
 }
 
 func newNode(t *testing.T) *node {
+	t.Helper()
 	return &node{
 		t: t, engine: runtimetest.New(runtime.Image{ID: "img", Tags: []string{"img"}}), pods: map[string]*v1.Pod{}, refuse: map[string]*runtime.Rejection{},
 		acts: map[string][]string{}, status: map[string]string{}, shown: map[string]string{},
@@ -324,14 +326,14 @@ type heard struct {
 	n *node
 }
 
-func (h heard) container(id string, format string, args ...any) {
-	if c, err := h.Engine.Container(context.Background(), id); err == nil {
+func (h heard) container(ctx context.Context, id string, format string, args ...any) {
+	if c, err := h.Container(ctx, id); err == nil {
 		h.n.say(c.Pod.Name, format, append([]any{c.Name}, args...)...)
 	}
 }
 
-func (h heard) sandbox(id string, format string) {
-	if s, err := h.Engine.Sandbox(context.Background(), id); err == nil {
+func (h heard) sandbox(ctx context.Context, id string, format string) {
+	if s, err := h.Sandbox(ctx, id); err == nil {
 		h.n.say(s.Name, format, s.Attempt)
 	}
 }
@@ -342,28 +344,28 @@ func (h heard) RunSandbox(ctx context.Context, c *runtime.SandboxConfig) (string
 }
 
 func (h heard) StartContainer(ctx context.Context, id string) error {
-	h.container(id, "start %s")
+	h.container(ctx, id, "start %s")
 	return h.Engine.StartContainer(ctx, id)
 }
 
 func (h heard) StopContainer(ctx context.Context, id string, grace time.Duration) error {
-	h.container(id, "stop %s within %v", grace)
+	h.container(ctx, id, "stop %s within %v", grace)
 	return h.Engine.StopContainer(ctx, id, grace)
 }
 
 func (h heard) RemoveContainer(ctx context.Context, id string) error {
-	h.container(id, "remove %s")
+	h.container(ctx, id, "remove %s")
 	return h.Engine.RemoveContainer(ctx, id)
 }
 
 func (h heard) StopSandbox(ctx context.Context, id string) error {
-	if s, err := h.Engine.Sandbox(ctx, id); err == nil && s.Ready {
+	if s, err := h.Sandbox(ctx, id); err == nil && s.Ready {
 		h.n.say(s.Name, "stop sandbox %d", s.Attempt)
 	}
 	return h.Engine.StopSandbox(ctx, id)
 }
 
 func (h heard) RemoveSandbox(ctx context.Context, id string) error {
-	h.sandbox(id, "remove sandbox %d")
+	h.sandbox(ctx, id, "remove sandbox %d")
 	return h.Engine.RemoveSandbox(ctx, id)
 }

@@ -102,7 +102,7 @@ func (l *Loop) outcome(w *worker, p phase, err error) {
 		w.failures = 0
 		return
 	case errors.Is(err, runtime.ErrInProgress): // whoever works on it wakes the pod
-		l.log.Debug("a step waits", "phase", p.String(), uidOf(w.uid), "err", err)
+		l.log.Debug("a step waits", "phase", p.String(), "uid", w.uid, "err", err)
 		return
 	}
 	wait := min(retryFirst<<min(w.failures, 10), retryMax)

@@ -180,11 +180,11 @@ func certificate(o *options) (tls.Certificate, error) {
 type build struct{ err error }
 
 // one makes a part unless an earlier one could not be made.
-func one[C, T any](b *build, make func(C) (T, error), c C) T {
+func one[C, T any](b *build, construct func(C) (T, error), c C) T {
 	var t T
 	if b.err != nil {
 		return t
 	}
-	t, b.err = make(c)
+	t, b.err = construct(c)
 	return t
 }

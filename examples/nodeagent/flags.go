@@ -117,7 +117,7 @@ func (o *options) complete() error {
 }
 
 func split(list string) (out []string) {
-	for _, s := range strings.Split(list, ",") {
+	for s := range strings.SplitSeq(list, ",") {
 		if s = strings.TrimSpace(s); s != "" {
 			out = append(out, s)
 		}

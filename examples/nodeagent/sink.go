@@ -23,7 +23,7 @@ func (s *statusLog) UpdateStatus(_ context.Context, pod *v1.Pod, st v1.PodStatus
 	defer s.mu.Unlock()
 	if s.phases[pod.UID] != st.Phase {
 		s.phases[pod.UID] = st.Phase
-		s.log.Info("pod is "+string(st.Phase), "namespace", pod.Namespace, "pod", pod.Name, "uid", string(pod.UID), "reason", st.Reason)
+		s.log.Info("a pod has changed its phase", "phase", st.Phase, "reason", st.Reason, "namespace", pod.Namespace, "pod", pod.Name, "uid", pod.UID)
 	}
 	return nil
 }
@@ -32,6 +32,6 @@ func (s *statusLog) Finished(_ context.Context, pod *v1.Pod) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.phases, pod.UID)
-	s.log.Info("pod has ended", "namespace", pod.Namespace, "pod", pod.Name, "uid", string(pod.UID))
+	s.log.Info("a pod has ended", "namespace", pod.Namespace, "pod", pod.Name, "uid", pod.UID)
 	return nil
 }

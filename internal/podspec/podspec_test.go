@@ -38,7 +38,7 @@ func TestQOS(t *testing.T) {
 	}{
 		{"nothing asked", []v1.ResourceRequirements{{}}, v1.PodQOSBestEffort},
 		{"all limited to what is asked", []v1.ResourceRequirements{full, full}, v1.PodQOSGuaranteed},
-		{"limits alone count as requests", []v1.ResourceRequirements{{Limits: list("1", "1Gi")}}, v1.PodQOSGuaranteed},
+		{"limits without requests: an API server would have made them requests", []v1.ResourceRequirements{{Limits: list("1", "1Gi")}}, v1.PodQOSBurstable},
 		{"one container without", []v1.ResourceRequirements{full, {}}, v1.PodQOSBurstable},
 		{"no memory limit", []v1.ResourceRequirements{{Limits: list("1", "")}}, v1.PodQOSBurstable},
 		{"request below limit", []v1.ResourceRequirements{{Requests: list("1", "1Gi"), Limits: list("2", "1Gi")}}, v1.PodQOSBurstable},

@@ -4,35 +4,31 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// QOS is the quality of service class of a pod: that of its status when it has one, else worked out from its requests
-// and limits of CPU and memory.
+// QOS is the quality of service class of a pod by its spec: Guaranteed when every container limits CPU and memory and
+// requests as much, BestEffort when none says anything about them, else Burstable. Requests of the pod itself, where it
+// has them, decide alone. The class in the pod's status is not looked at.
 func QOS(pod *v1.Pod) v1.PodQOSClass {
-	if pod.Status.QOSClass != "" {
-		return pod.Status.QOSClass
-	}
-	var all []v1.ResourceRequirements
-	if r := pod.Spec.Resources; r != nil {
+	all := make([]v1.ResourceRequirements, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
+	if r := pod.Spec.Resources; r != nil && len(r.Requests)+len(r.Limits) > 0 {
 		all = append(all, *r)
 	} else {
-		for _, c := range pod.Spec.InitContainers {
-			all = append(all, c.Resources)
+		for i := range pod.Spec.InitContainers {
+			all = append(all, pod.Spec.InitContainers[i].Resources)
 		}
-		for _, c := range pod.Spec.Containers {
-			all = append(all, c.Resources)
+		for i := range pod.Spec.Containers {
+			all = append(all, pod.Spec.Containers[i].Resources)
 		}
 	}
-	any, guaranteed := false, len(all) > 0
+	said, guaranteed := false, len(all) > 0
 	for _, r := range all {
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 			request, limit := r.Requests[name], r.Limits[name]
-			any = any || !request.IsZero() || !limit.IsZero()
-			if limit.IsZero() || !request.IsZero() && request.Cmp(limit) != 0 {
-				guaranteed = false
-			}
+			said = said || !request.IsZero() || !limit.IsZero()
+			guaranteed = guaranteed && !limit.IsZero() && request.Cmp(limit) == 0
 		}
 	}
 	switch {
-	case !any:
+	case !said:
 		return v1.PodQOSBestEffort
 	case guaranteed:
 		return v1.PodQOSGuaranteed

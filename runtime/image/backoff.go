@@ -28,14 +28,14 @@ type entry struct {
 func newBackoff() *backoff { return &backoff{entries: map[string]entry{}} }
 
 // due says why and until when a pull has to wait; zero: not at all.
-func (b *backoff) due(key string, now time.Time) (last error, until time.Time) {
+func (b *backoff) due(key string, now time.Time) (until time.Time, last error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e, ok := b.entries[key]
 	if !ok || !e.at.Add(e.delay).After(now) {
-		return nil, time.Time{}
+		return time.Time{}, nil
 	}
-	return e.err, e.at.Add(e.delay)
+	return e.at.Add(e.delay), e.err
 }
 
 func (b *backoff) failed(key string, err error, now time.Time) {

@@ -88,7 +88,7 @@ func (s *Store) bring(ctx context.Context, pod *v1.Pod, c *v1.Container, ref str
 		}
 	}
 	key := string(pod.UID) + "_" + c.Image
-	if last, until := s.waits.due(key, time.Now()); !until.IsZero() {
+	if until, last := s.waits.due(key, time.Now()); !until.IsZero() {
 		message := fmt.Sprintf("Back-off pulling image %q", c.Image)
 		if last != nil {
 			message += ": " + last.Error()

@@ -80,6 +80,7 @@ func newHost() *host {
 }
 
 func newStore(t *testing.T, h *host, parallel int) *Store {
+	t.Helper()
 	s, err := New(Config{Images: h, Parallel: parallel})
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ const orphanGrace = MinGrace
 // Grace is how long a pod may take to end: the shorter of what its deletion and its killer ask for, else what its spec says.
 // A nil pod gets the shortest.
 func Grace(pod *v1.Pod, how runtime.Termination) time.Duration {
-	grace := time.Duration(0)
+	var grace time.Duration
 	switch {
 	case pod == nil:
 		grace = orphanGrace

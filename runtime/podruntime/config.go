@@ -120,7 +120,7 @@ func (r *Runtime) containerConfig(ctx context.Context, m making) (*runtime.Conta
 	if err != nil {
 		return nil, err
 	}
-	mounts, devices, err := r.mounts(m, env, ips)
+	mounts, devices, err := r.mounts(m, ips)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func jsonOf(v any) string {
 }
 
 // mounts are the volumes in the order of the spec, then /etc/hosts and the file for the termination message.
-func (r *Runtime) mounts(m making, env *environ, ips []string) (mounts []runtime.Mount, devices []runtime.Device, err error) {
+func (r *Runtime) mounts(m making, ips []string) (mounts []runtime.Mount, devices []runtime.Device, err error) {
 	pod, spec := m.pod, m.spec
 	for _, vm := range spec.VolumeMounts {
 		v, ok := m.in.Volumes[vm.Name]

@@ -35,7 +35,7 @@ func (s *step) postStart(ctx context.Context, c *v1.Container, id string) error 
 	s.tell(c.Name, true, "FailedPostStartHook", "PostStartHook failed")
 	s.cfg.Observe.Logger().Warn("postStart hook failed; the container is stopped", "pod", refOf(s.pod), "container", c.Name, "err", err)
 	stop := plan.Action{Verb: plan.StopContainer, ID: id, Container: c.Name, Grace: plan.Grace(s.pod, runtime.Termination{}), Why: "FailedPostStartHook"}
-	if e := s.Runtime.stop(ctx, s.pod, []plan.Action{stop}); e != nil {
+	if e := s.stop(ctx, s.pod, []plan.Action{stop}); e != nil {
 		err = errors.Join(err, e)
 	}
 	return waiting("PostStartHookError", err)

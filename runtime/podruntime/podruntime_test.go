@@ -53,6 +53,7 @@ func (n *node) Event(e observe.Event) {
 }
 
 func newNode(t *testing.T, change ...func(*Config)) *node {
+	t.Helper()
 	n := &node{t: t, root: t.TempDir(), engine: runtimetest.New(runtime.Image{ID: "sha256:1", Tags: []string{"busybox:1"}, Size: 1})}
 	n.engine.Logs = true
 	images, err := image.New(image.Config{Images: n.engine, Observe: observe.To{Events: n}})

@@ -70,6 +70,7 @@ func oomScore(pod *v1.Pod, c *v1.Container, memory int64) int64 {
 		return oomCritical
 	case v1.PodQOSBestEffort:
 		return oomBestEffort
+	case v1.PodQOSBurstable:
 	}
 	score := burstable(c.Resources.Requests.Memory().Value(), memory)
 	if _, kind := plan.Find(pod, c.Name); kind == plan.Sidecar {

@@ -11,14 +11,18 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
-// Paths of /proc and /sys that a container must not see, or not write to, unless it asks for procMount Unmasked.
-var (
-	maskedPaths = []string{
+// maskedPaths are what a container must not see of /proc and /sys, unless it asks for procMount Unmasked.
+func maskedPaths() []string {
+	return []string{
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
 		"/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap",
 	}
-	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
-)
+}
+
+// readonlyPaths are what it must not write to.
+func readonlyPaths() []string {
+	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+}
 
 // security is what a container may do, from its own fields, else its pod's, else the image's user.
 func security(pod *v1.Pod, c *v1.Container, img runtime.Image, root string) (s runtime.Security, err error) {
@@ -50,7 +54,7 @@ func security(pod *v1.Pod, c *v1.Container, img runtime.Image, root string) (s r
 	}
 	s.SELinux = seLinux(or(cs.SELinuxOptions, ps.SELinuxOptions))
 	if cs.ProcMount == nil || *cs.ProcMount != v1.UnmaskedProcMount {
-		s.MaskedPaths, s.ReadonlyPaths = maskedPaths, readonlyPaths
+		s.MaskedPaths, s.ReadonlyPaths = maskedPaths(), readonlyPaths()
 	}
 	return s, nil
 }

@@ -91,12 +91,13 @@ func (s *step) wait(p plan.Plan) {
 func (s *step) do(ctx context.Context, a plan.Action) error {
 	switch a.Verb {
 	case plan.RunSandbox:
-		return s.gated(a, "", func() error { return s.runSandbox(ctx, a) })
+		return s.gated("", func() error { return s.runSandbox(ctx, a) })
 	case plan.RemoveContainer:
 		s.result.Acted = true
 		return s.removeContainer(ctx, a.ID, a.Logs)
 	case plan.StartContainer:
-		return s.gated(a, a.Container, func() error { return s.startContainer(ctx, a) })
+		return s.gated(a.Container, func() error { return s.startContainer(ctx, a) })
+	case plan.StopSandbox, plan.StopContainer: // a plan's stops come apart
 	}
 	return fmt.Errorf("the plan asks to %s, which is no single action", a.Verb)
 }
@@ -105,7 +106,7 @@ func (s *step) do(ctx context.Context, a plan.Action) error {
 var errGated = errors.New("failed a short time ago and is tried again later")
 
 // gated does something unless it failed a short time ago.
-func (s *step) gated(a plan.Action, what string, act func() error) error {
+func (s *step) gated(what string, act func() error) error {
 	spec := specOf(s.pod, what)
 	if until := s.memory.gate(s.pod.UID, what, spec, s.now); !until.IsZero() {
 		s.retry(until)
