@@ -283,17 +283,17 @@ func TestMemoryStaysBounded(t *testing.T) {
 		text string
 		mib  uint64
 	}{
-		"alias bomb":                    {string(bomb), 4},
-		"deep nesting":                  {string(deep), 16},
-		"aliases just below the limit":  {"a: &a [" + times("{name: c},", 1000) + "]\nb: &b [" + times("*a,", 300) + "]\napiVersion: v1\nkind: Pod\n", 400},
-		"10 MiB of empty containers":    {pod + times("{},", MaxBytes/3-100) + "{}]}}", 64},
-		"10 MiB of brackets":            {times("[", MaxBytes), 8},
-		"10 MiB of JSON brackets":       {`{"a":` + times("[", MaxBytes-10), 8},
-		"10 MiB of list in YAML":        {"a: [" + times("x,", MaxBytes/2-10) + "x]", 8},
-		"10 MiB of dashes":              {times("- ", MaxBytes/2), 8},
-		"10 MiB of one word":            {times("x", MaxBytes), 200},
-		"10 MiB of zeroes":              {times("\x00", MaxBytes), 8},
-		"10 MiB of bad keys":            {pod + "{" + times(`"x":1,`, MaxBytes/6-100) + `"y":2}]}}`, 64},
+		"alias bomb":                      {string(bomb), 4},
+		"deep nesting":                    {string(deep), 16},
+		"aliases just below the limit":    {"a: &a [" + times("{name: c},", 1000) + "]\nb: &b [" + times("*a,", 300) + "]\napiVersion: v1\nkind: Pod\n", 400},
+		"10 MiB of empty containers":      {pod + times("{},", MaxBytes/3-100) + "{}]}}", 64},
+		"10 MiB of brackets":              {times("[", MaxBytes), 8},
+		"10 MiB of JSON brackets":         {`{"a":` + times("[", MaxBytes-10), 8},
+		"10 MiB of list in YAML":          {"a: [" + times("x,", MaxBytes/2-10) + "x]", 8},
+		"10 MiB of dashes":                {times("- ", MaxBytes/2), 8},
+		"10 MiB of one word":              {times("x", MaxBytes), 200},
+		"10 MiB of zeroes":                {times("\x00", MaxBytes), 8},
+		"10 MiB of bad keys":              {pod + "{" + times(`"x":1,`, MaxBytes/6-100) + `"y":2}]}}`, 64},
 		"tens of thousands of containers": {pod + times("{},", 30_000) + "{}]}}", 300},
 	} {
 		t.Run(name, func(t *testing.T) {
