@@ -2,6 +2,8 @@ package chaos
 
 import (
 	"fmt"
+	"strings"
+	"testing"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -14,6 +16,9 @@ const (
 	labelContainer = "io.kubernetes.container.name"
 )
 
+// once begins the names of containers that must run at most once.
+const once = "once"
+
 // view is what exists at one time. Containers were listed before sandboxes.
 type view struct {
 	containers []*cri.Container
@@ -25,12 +30,10 @@ type of struct{ uid, container string }
 
 // rules hold one view after the other against what must always be true. The zero value has seen nothing.
 type rules struct {
-	once func(pod string) bool // pods of that name must run each container at most once; nil: none must
-
 	attempts map[of]uint32            // the newest instance that ran
 	ran      map[of]map[uint32]string // IDs of those that ran, by attempt
 	homeless map[string]string        // running containers whose sandbox was not right in the last view
-	firm     map[of]string            // containers that must run, by ID
+	firm     map[of]string            // IDs of containers that must go on running as they are
 	broken   []string                 // rules that were broken, in the order of sight
 }
 
@@ -108,6 +111,9 @@ func (r *rules) instance(c *cri.Container, bad func(string, ...any)) {
 		bad("restart count %d of container %s of pod %s was used twice: %s and %s", attempt, n.container, full(c.GetLabels()), other, id)
 	}
 	r.ran[n][attempt] = id
+	if len(r.ran[n]) > 1 && strings.HasPrefix(n.container, once) {
+		bad("container %s of pod %s is to run once and has run again: %v", n.container, full(c.GetLabels()), r.ran[n])
+	}
 	if c.GetState() != cri.ContainerState_CONTAINER_RUNNING {
 		return
 	}
@@ -115,9 +121,6 @@ func (r *rules) instance(c *cri.Container, bad func(string, ...any)) {
 		bad("restart count of container %s of pod %s went from %d to %d", n.container, full(c.GetLabels()), r.attempts[n], attempt)
 	}
 	r.attempts[n] = max(r.attempts[n], attempt)
-	if len(r.ran[n]) > 1 && r.once != nil && r.once(c.GetLabels()[labelPod]) {
-		bad("container %s of pod %s is to run once and runs again: %v", n.container, full(c.GetLabels()), r.ran[n])
-	}
 }
 
 // home tells what is wrong with the sandbox of a running container; empty: nothing.
@@ -131,4 +134,60 @@ func home(c *cri.Container, s *cri.PodSandbox) string {
 		return "its sandbox " + s.GetId() + " is another pod's"
 	}
 	return ""
+}
+
+func TestRules(t *testing.T) {
+	const up, dead = cri.ContainerState_CONTAINER_RUNNING, cri.ContainerState_CONTAINER_EXITED
+	container := func(id, uid, pod, name string, attempt uint32, state cri.ContainerState) *cri.Container {
+		return &cri.Container{
+			Id: id, PodSandboxId: "s-" + uid, State: state, Metadata: &cri.ContainerMetadata{Name: name, Attempt: attempt},
+			Labels: map[string]string{labelUID: uid, labelPod: pod, labelNamespace: "n", labelContainer: name},
+		}
+	}
+	sandbox := func(uid string, state cri.PodSandboxState) *cri.PodSandbox {
+		return &cri.PodSandbox{Id: "s-" + uid, State: state, Labels: map[string]string{labelUID: uid}}
+	}
+	good, other := sandbox("u", cri.PodSandboxState_SANDBOX_READY), sandbox("v", cri.PodSandboxState_SANDBOX_READY)
+	of := func(c ...*cri.Container) view { return view{c, []*cri.PodSandbox{good, other}} }
+	for rule, c := range map[string]struct {
+		views []view
+		want  string // empty: nothing is broken
+	}{
+		"a container runs, ends, and the next one runs": {[]view{
+			of(container("a", "u", "p", "c", 0, up)),
+			of(container("a", "u", "p", "c", 0, dead), container("b", "u", "p", "c", 1, up)),
+		}, ""},
+		"one name, two pods": {[]view{of(container("a", "u", "p", "c", 0, up), container("b", "v", "q", "c", 0, up))}, ""},
+		"two instances run":  {[]view{of(container("a", "u", "p", "c", 0, up), container("b", "u", "p", "c", 1, up))}, "two instances"},
+		"two pods of a name": {[]view{of(container("a", "u", "p", "c", 0, up), container("b", "v", "p", "d", 0, up))}, "two pods"},
+		"a count that falls": {[]view{of(container("a", "u", "p", "c", 2, up)), of(container("b", "u", "p", "c", 1, up))}, "from 2 to 1"},
+		"a count used again": {[]view{
+			of(container("a", "u", "p", "c", 0, up)), of(container("a", "u", "p", "c", 0, dead)), of(container("b", "u", "p", "c", 0, up)),
+		}, "used twice"},
+		"a sandbox that ends while a container ends": {[]view{
+			{[]*cri.Container{container("a", "u", "p", "c", 0, up)}, []*cri.PodSandbox{sandbox("u", cri.PodSandboxState_SANDBOX_NOTREADY)}},
+			of(container("a", "u", "p", "c", 0, dead)),
+		}, ""},
+		"a sandbox that ended under a container": {[]view{
+			{[]*cri.Container{container("a", "u", "p", "c", 0, up)}, []*cri.PodSandbox{sandbox("u", cri.PodSandboxState_SANDBOX_NOTREADY)}},
+			of(container("a", "u", "p", "c", 0, up)),
+		}, "not ready"},
+		"a sandbox that is lost": {[]view{
+			{[]*cri.Container{container("a", "u", "p", "c", 0, up)}, nil},
+			{[]*cri.Container{container("a", "u", "p", "c", 0, up)}, nil},
+		}, "is gone"},
+		"a job that runs again": {[]view{of(container("a", "u", "p", "once", 0, dead)), of(container("b", "u", "p", "once", 1, dead))}, "to run once"},
+		"a bystander that ends": {[]view{of(container("firm", "u", "p", "c", 0, dead))}, "1 of 1 containers that nobody touched"},
+	} {
+		var r rules
+		if strings.Contains(rule, "bystander") {
+			r.stay(container("firm", "u", "p", "c", 0, up))
+		}
+		for _, v := range c.views {
+			r.look(v)
+		}
+		if got := strings.Join(r.broken, "\n"); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: broken %q, want %q", rule, got, c.want)
+		}
+	}
 }

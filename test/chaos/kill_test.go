@@ -1,0 +1,183 @@
+package chaos
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeletkit/kubeletkit/test/agent"
+)
+
+var (
+	seed  = flag.Uint64("seed", uint64(time.Now().UnixNano()%1e6), "what happens when, in TestKillNine")
+	kills = flag.Int("kills", 50, "how often TestKillNine kills the agent")
+)
+
+// The agent is killed at any instant while pods come and go. Whatever it was about to do, the next one finds and goes on:
+// nothing runs twice, no count falls, nothing is lost and nothing stays, and pods that nobody touched notice nothing.
+func TestKillNine(t *testing.T) {
+	t.Logf("-seed %d -kills %d", *seed, *kills)
+	n := newNode(t)
+	before := n.bystanders(t)
+	w := n.watch(t, n.firm(t, before)...)
+
+	wanted, ops := map[string]op{}, 0
+	begun := time.Now()
+	for i, l := range schedule(*seed, *kills) {
+		w.during("life %d, which lasts %v and has %v", i+1, round(l.lasts), l.ops)
+		ops += len(l.ops)
+		n.live(t, l, wanted)
+		if !w.ok() {
+			return
+		}
+	}
+	t.Logf("%d kills and %d changes in %v", *kills, ops, round(time.Since(begun)))
+
+	w.during("the last life")
+	n.Start()
+	took := agent.Eventually(t, patience, "all is as wanted", func() error { return n.settled(t, wanted) })
+	t.Logf("%d pods are as wanted %v after the last start", len(wanted)+len(before), round(took))
+	if after := n.running(t, untouched...); !maps.Equal(before, after) {
+		t.Errorf("pods that nobody touched changed:\n%v\n%v", before, after)
+	}
+	w.during("the end")
+	w.release() // from here on they go too
+	for file := range wanted {
+		n.Remove(file)
+	}
+	for _, name := range untouched {
+		n.Remove(name + ".yaml")
+	}
+	t.Logf("all pods deleted: nothing is left after %v", round(n.empty(t)))
+	w.stop()
+	t.Log(w)
+}
+
+// untouched are the pods that nobody touches.
+var untouched = []string{"by-plain", "by-web", "by-sidecar"}
+
+// bystanders starts the agent with them and leaves it killed when they are ready.
+func (n *node) bystanders(t *testing.T) map[string]instance {
+	t.Helper()
+	for i, name := range untouched {
+		n.Write(name+".yaml", kindNamed([]string{"plain", "web", "sidecar"}[i]).manifest(name, 0))
+	}
+	n.Start()
+	agent.Eventually(t, patience, "the bystanders are ready", func() error { return n.ready(t.Context(), untouched...) })
+	n.Kill()
+	return n.running(t, untouched...)
+}
+
+// firm are the containers of these instances.
+func (n *node) firm(t *testing.T, all map[string]instance) (out []*cri.Container) {
+	t.Helper()
+	v, err := n.view(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range all {
+		at := slices.IndexFunc(v.containers, func(c *cri.Container) bool { return c.GetId() == i.ID })
+		out = append(out, v.containers[at])
+	}
+	return out
+}
+
+// live runs the agent for one life, and keeps book of what is wanted.
+func (n *node) live(t *testing.T, l lifetime, wanted map[string]op) {
+	t.Helper()
+	do := func(o op) {
+		if o.kind == "" {
+			n.Remove(o.file())
+			delete(wanted, o.file())
+			return
+		}
+		n.Write(o.file(), kindNamed(o.kind).manifest(o.pod(), o.revision))
+		wanted[o.file()] = o
+	}
+	ops := l.ops
+	for ; len(ops) > 0 && ops[0].at < 0; ops = ops[1:] {
+		do(ops[0])
+	}
+	n.Start()
+	start := time.Now()
+	for _, o := range ops {
+		<-time.After(time.Until(start.Add(o.at)))
+		do(o)
+	}
+	<-time.After(time.Until(start.Add(l.lasts)))
+	n.Kill()
+}
+
+// settled says whether all wanted pods are as they should be in the end, and nothing else is there.
+func (n *node) settled(t *testing.T, wanted map[string]op) error {
+	t.Helper()
+	v, err := n.view(t.Context())
+	if err != nil {
+		return err
+	}
+	pods, err := n.Pods(t.Context())
+	if err != nil {
+		return err
+	}
+	kinds := map[string]kind{"by-plain": kindNamed("plain"), "by-web": kindNamed("web"), "by-sidecar": kindNamed("sidecar")}
+	for _, o := range wanted {
+		kinds[o.pod()] = kindNamed(o.kind)
+	}
+	if len(pods) != len(kinds) {
+		return fmt.Errorf("%d pods are known, %d are wanted", len(pods), len(kinds))
+	}
+	var errs []error
+	uids := map[string]bool{}
+	for name, k := range kinds {
+		at := slices.IndexFunc(pods, func(p v1.Pod) bool { return p.Name == name+"-"+agent.Node })
+		if at < 0 {
+			errs = append(errs, fmt.Errorf("pod %s is not known", name))
+			continue
+		}
+		uids[string(pods[at].UID)] = true
+		if err := k.fits(&pods[at], v); err != nil {
+			errs = append(errs, fmt.Errorf("pod %s, which is %s: %w", name, k.name, err))
+		}
+	}
+	return errors.Join(append(errs, n.only(t.Context(), uids))...)
+}
+
+// fits says whether a pod of this kind is as it should be in the end.
+func (k kind) fits(p *v1.Pod, v view) error {
+	readySandboxes, running := 0, map[string]bool{}
+	for _, s := range v.sandboxes {
+		if s.GetMetadata().GetUid() == string(p.UID) && s.GetState() == cri.PodSandboxState_SANDBOX_READY {
+			readySandboxes++
+		}
+	}
+	for _, c := range v.containers {
+		if name(c).uid == string(p.UID) && c.GetState() == cri.ContainerState_CONTAINER_RUNNING {
+			running[name(c).container] = true
+		}
+	}
+	if k.job {
+		if (p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed) || readySandboxes > 0 || len(running) > 0 {
+			return fmt.Errorf("it is %s with %d ready sandboxes and %d running containers", p.Status.Phase, readySandboxes, len(running))
+		}
+		return nil
+	}
+	if p.Status.Phase != v1.PodRunning || readySandboxes != 1 {
+		return fmt.Errorf("it is %s with %d ready sandboxes", p.Status.Phase, readySandboxes)
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		if s.Name == "app" && (k.name == "crash" || k.name == "sick") {
+			continue // it comes and goes
+		}
+		if !running[s.Name] || !s.Ready {
+			return fmt.Errorf("container %s: running %v, ready %v", s.Name, running[s.Name], s.Ready)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+)
+
+// slots is how many pods come and go.
+const slots = 7
+
+// op is one change among the manifests.
+type op struct {
+	at       time.Duration // since the agent started; negative: before it does
+	slot     int
+	kind     string // empty: the manifest is deleted
+	revision int
+}
+
+func (o op) file() string { return fmt.Sprintf("churn-%d.yaml", o.slot) }
+func (o op) pod() string  { return fmt.Sprintf("churn-%d", o.slot) }
+
+func (o op) String() string {
+	if o.kind == "" {
+		return fmt.Sprintf("%v: delete %s", round(o.at), o.pod())
+	}
+	return fmt.Sprintf("%v: write %s as %s, revision %d", round(o.at), o.pod(), o.kind, o.revision)
+}
+
+// round of a test: the agent lives for a while, manifests change meanwhile, it is killed.
+type lifetime struct {
+	lasts time.Duration
+	ops   []op
+}
+
+// schedule makes up lives out of a seed. Half of the changes are new pods, and what a pod is replaced by is of any kind.
+func schedule(seed uint64, lives int) []lifetime {
+	random := rand.New(rand.NewPCG(seed, 0))
+	kinds := slices.Concat(services, jobs)
+	var there [slots]bool
+	revision := 0
+	next := func(at time.Duration) op {
+		o := op{at: at, slot: random.IntN(slots)}
+		if there[o.slot] = !there[o.slot] || random.IntN(2) == 0; there[o.slot] {
+			revision++
+			o.kind, o.revision = kinds[random.IntN(len(kinds))].name, revision
+		}
+		return o
+	}
+	out := make([]lifetime, lives)
+	for i := range out {
+		l := lifetime{lasts: time.Duration(random.Int64N(int64(1500 * time.Millisecond)))}
+		if random.IntN(3) == 0 {
+			l.ops = append(l.ops, next(-time.Millisecond))
+		}
+		for at := time.Duration(0); ; {
+			if at += time.Duration(random.Int64N(int64(time.Second))); at >= l.lasts {
+				break
+			}
+			l.ops = append(l.ops, next(at))
+		}
+		out[i] = l
+	}
+	return out
+}
+
+func TestScheduleIsRepeatable(t *testing.T) {
+	a, b := schedule(7, 100), schedule(7, 100)
+	if !reflect.DeepEqual(a, b) {
+		t.Error("one seed made two schedules")
+	}
+	if reflect.DeepEqual(a, schedule(8, 100)) {
+		t.Error("two seeds made one schedule")
+	}
+	kinds, deletions := map[string]bool{}, 0
+	for _, l := range a {
+		for _, o := range l.ops {
+			if o.kind == "" {
+				deletions++
+			} else {
+				kinds[o.kind] = true
+			}
+		}
+	}
+	if len(kinds) != len(services)+len(jobs) || deletions == 0 {
+		t.Errorf("not everything happens: kinds %v, %d deletions", kinds, deletions)
+	}
+}
