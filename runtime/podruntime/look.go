@@ -220,6 +220,24 @@ func (o over) Pod(ctx context.Context, uid types.UID, after time.Time) (runtime.
 	return p, err
 }
 
+// waitsFor is why a container that has not started yet does not run, by the pod's status.
+func waitsFor(pod *v1.Pod, container string) string {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses) {
+		if c.Name != container || c.State.Waiting == nil {
+			continue
+		}
+		switch c.State.Waiting.Reason {
+		case "ErrImagePull":
+			return "image can't be pulled"
+		case "ImagePullBackOff":
+			return "trying and failing to pull image"
+		default:
+			return c.State.Waiting.Reason
+		}
+	}
+	return "no logs yet"
+}
+
 // Logs opens the log of a container's newest instance, or of the one before it.
 func (r *Runtime) Logs(ctx context.Context, pod *v1.Pod, container string, previous bool, o logs.Options) (io.ReadCloser, error) {
 	seen, err := r.cfg.Engine.ListContainers(ctx, runtime.Filter{Pod: pod.UID})
@@ -236,7 +254,7 @@ func (r *Runtime) Logs(ctx context.Context, pod *v1.Pod, container string, previ
 		if previous {
 			return nil, fmt.Errorf("previous terminated container %q in pod %q: %w", container, pod.Name, runtime.ErrNotFound)
 		}
-		return nil, fmt.Errorf("container %q in pod %q has not started yet: %w", container, pod.Name, runtime.ErrNotFound)
+		return nil, fmt.Errorf("container %q in pod %q is waiting to start: %s: %w", container, pod.Name, waitsFor(pod, container), runtime.ErrNotFound)
 	}
 	c, err := r.cfg.Engine.Container(ctx, p.Containers[which].ID)
 	if err != nil {

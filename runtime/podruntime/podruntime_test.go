@@ -416,7 +416,9 @@ func TestLogs(t *testing.T) {
 	if read(false) != "one\n" || read(true) != "one\n" {
 		t.Errorf("%q, previous %q", read(false), read(true))
 	}
-	if _, err := n.Logs(t.Context(), p, "other", false, logs.Options{}); !errors.Is(err, runtime.ErrNotFound) {
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "other", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
+	_, err := n.Logs(t.Context(), p, "other", false, logs.Options{})
+	if !errors.Is(err, runtime.ErrNotFound) || !strings.Contains(err.Error(), `container "other" in pod "web" is waiting to start: PodInitializing`) {
 		t.Error(err)
 	}
 }
