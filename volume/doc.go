@@ -1,0 +1,32 @@
+// Package volume puts the volumes of pods in place on this host and takes them away again.
+//
+// A container runtime can only show a container what already lies somewhere on the host: an empty directory, a file with
+// the pod's labels, a piece of memory that looks like a disk. A [Manager] makes these before the first container of a pod
+// starts ([Manager.Mount]), says where they lie, and removes them once the last one has ended ([Manager.Unmount]). For a
+// container that mounts only a part of a volume, [Manager.Subpath] finds that part without ever being led out of the volume.
+//
+// # Kinds
+//
+//   - emptyDir, on disk, and in memory with medium Memory: a tmpfs as large as the least of sizeLimit, the pod's memory limit
+//     and the node's memory;
+//   - hostPath, checked against its type, or created. Links in such a path are followed, wherever they lead, and the check is
+//     of what they lead to: who may use hostPath is trusted with the host;
+//   - downwardAPI, and projected with downwardAPI sources only: written anew when the pod has changed, all files at once, so
+//     that a reader sees either the old or the new ones. A subPath into such a volume stays with what it was bound to;
+//   - image, which the container runtime mounts itself.
+//
+// Any other kind is an error that names the volume and the kind. A volume that no container mounts is left alone.
+//
+// # What it promises
+//
+//   - All may be repeated at any time, and the process killed at any instant: what is in place is read back from the disk and
+//     the mount table. What is in place already is neither replaced nor mounted over, so that running containers keep it.
+//   - Unmount needs no spec. It unmounts all that is mounted below the pod's volumes, the last mount first, and then removes
+//     what is left there, without following a link, without entering anything still mounted, and within bounds of memory and
+//     open files however deep a container has nested its directories. The target of a hostPath is never touched.
+//   - Different pods do not wait for each other; calls for one pod come one after the other. All methods return soon after
+//     ctx ends, a call of mount(8) or umount(8) under way aside.
+//
+// The directories are the kubelet's: <Root>/pods/<uid>/volumes/kubernetes.io~<kind>/<name>, with markers below plugins and
+// bound subPaths below volume-subpaths. Everything above a volume must be writable by its owner alone.
+package volume

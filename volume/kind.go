@@ -1,0 +1,72 @@
+package volume
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// request asks for one volume of a pod.
+type request struct {
+	pod    *v1.Pod
+	volume *v1.Volume
+	held   bool // a container is being made with a part of it: old content stays a while
+}
+
+// mount puts one volume in place.
+func (m *Manager) mount(r request) (runtime.Volume, error) {
+	v := r.volume
+	if err := checkName("volume name", v.Name); err != nil {
+		return runtime.Volume{}, err
+	}
+	switch {
+	case v.EmptyDir != nil:
+		return m.emptyDir(r)
+	case v.HostPath != nil:
+		return hostPath(v.HostPath)
+	case v.DownwardAPI != nil:
+		return m.downwardAPI(r)
+	case v.Projected != nil:
+		return m.projected(r)
+	case v.Image != nil:
+		return runtime.Volume{Image: v.Image.Reference, ReadOnly: true}, nil
+	}
+	sources := set(v.VolumeSource)
+	if len(sources) == 0 { // the API's default
+		return m.emptyDir(r)
+	}
+	return runtime.Volume{}, fmt.Errorf("this agent cannot mount volumes of kind %s, only emptyDir, hostPath, downwardAPI, image, and projected with downwardAPI",
+		strings.Join(sources, ", "))
+}
+
+// kindOf is the kubelet's name of a volume's kind, as directories and metrics have it.
+func kindOf(v *v1.Volume) string {
+	switch {
+	case v.EmptyDir != nil:
+		return "empty-dir"
+	case v.HostPath != nil:
+		return "host-path"
+	case v.DownwardAPI != nil:
+		return "downward-api"
+	}
+	if sources := set(v.VolumeSource); len(sources) > 0 {
+		return strings.ToLower(sources[0])
+	}
+	return "empty-dir"
+}
+
+// set names the fields of a struct of pointers that are set, as a manifest does.
+func set(source any) (names []string) {
+	val := reflect.ValueOf(source)
+	for i := range val.NumField() {
+		if f := val.Field(i); f.Kind() == reflect.Pointer && !f.IsNil() {
+			name, _, _ := strings.Cut(val.Type().Field(i).Tag.Get("json"), ",")
+			names = append(names, name)
+		}
+	}
+	return names
+}

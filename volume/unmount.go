@@ -1,0 +1,192 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Unmount takes away all volumes of a pod, whose containers must have ended. It needs to know nothing about the pod but
+// what the disk and the mount table say. A pod that has none is no error.
+func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
+	p, unlock, err := m.lock(ctx, uid)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, err = m.clear(ctx, uid)
+	if err != nil {
+		return fmt.Errorf("take away volumes: %w", err)
+	}
+	p.volumes = nil
+	return nil
+}
+
+// clear removes all that this package makes for a pod, and says whether there was anything.
+func (m *Manager) clear(ctx context.Context, uid types.UID) (found bool, err error) {
+	dir := m.podDir(uid)
+	volumes, err := filepath.Glob(filepath.Join(quote(dir), "volumes", "*", "*"))
+	if err != nil {
+		return false, err
+	}
+	subpaths := filepath.Join(dir, "volume-subpaths")
+	found = len(volumes) > 0 || exists(subpaths)
+	if found {
+		if err := m.unmountBelow(ctx, filepath.Join(dir, "volumes"), subpaths); err != nil {
+			return true, err
+		}
+	}
+	errs := []error{removeTree(ctx, subpaths)}
+	for _, v := range volumes {
+		begun := time.Now()
+		err := m.removeVolume(ctx, uid, v)
+		m.metrics.operation("volume_unmount", strings.TrimPrefix(filepath.Base(filepath.Dir(v)), "kubernetes.io~"), begun, err)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return true, err
+	}
+	errs = append(errs, removeTree(ctx, m.marker(uid, ""))) // of volumes that were never made
+	for _, parent := range []string{filepath.Join(dir, "volumes"), filepath.Join(dir, "plugins")} {
+		errs = append(errs, removeEmpty(parent, true))
+	}
+	return found, errors.Join(append(errs, removeEmpty(dir, false))...)
+}
+
+// unmountBelow unmounts all that lies in these directories, what was mounted last first.
+func (m *Manager) unmountBelow(ctx context.Context, dirs ...string) error {
+	for i, d := range dirs {
+		if real, err := filepath.EvalSymlinks(d); err == nil { // as the mount table has it
+			dirs[i] = real
+		}
+	}
+	table, err := m.mounter().List()
+	if err != nil {
+		return fmt.Errorf("read the mount table: %w", err)
+	}
+	octal := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`) // it is a table of words
+	for _, mp := range slices.Backward(table) {
+		path := octal.Replace(mp.Path)
+		if !slices.ContainsFunc(dirs, func(d string) bool { return strings.HasPrefix(path, d+"/") }) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := m.unmount(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeVolume removes the directory of one volume. It first gets a name no volume can have: if this ends halfway, what is
+// left is not taken for a volume by a pod that comes again.
+func (m *Manager) removeVolume(ctx context.Context, uid types.UID, dir string) error {
+	const goes = ".deleting~"
+	if name := filepath.Base(dir); !strings.HasSuffix(name, goes) {
+		if err := removeTree(ctx, dir+goes); err != nil {
+			return err
+		}
+		if err := os.Rename(dir, dir+goes); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		dir += goes
+		for _, marker := range []string{name, "wrapped_" + name} {
+			if err := removeTree(ctx, m.marker(uid, marker)); err != nil {
+				return err
+			}
+		}
+	}
+	return removeTree(ctx, dir)
+}
+
+// removeEmpty removes a directory, with those in it if below is set, as far as they are empty.
+func removeEmpty(dir string, below bool) error {
+	if below {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, e := range entries {
+			if err := removeEmpty(filepath.Join(dir, e.Name()), false); err != nil {
+				return err
+			}
+		}
+	}
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() {
+		return nil //nolint:nilerr // nothing there is nothing to remove
+	}
+	if err := os.Remove(dir); err != nil && !full(dir) {
+		return err
+	}
+	return nil
+}
+
+func full(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && len(entries) > 0
+}
+
+func quote(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// Sweep takes away the volumes of all pods that need not be kept. It says what it did in one line.
+func (m *Manager) Sweep(ctx context.Context, keep func(types.UID) bool) error {
+	entries, err := os.ReadDir(m.podDir(""))
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return fmt.Errorf("look for volumes of pods that are no more: %w", err)
+	}
+	var swept int
+	var errs []error
+	for _, e := range entries {
+		uid := types.UID(e.Name())
+		if !e.IsDir() || keep(uid) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		found, err := m.sweep(ctx, uid, keep)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("take away volumes of pod %s, which is no more: %w", uid, err))
+		} else if found {
+			swept++
+		}
+	}
+	m.metrics.swept.Record(float64(swept))
+	m.metrics.unswept.Record(float64(len(errs)))
+	if swept > 0 {
+		m.log.Info("took away the volumes of pods that are no more", "pods", swept)
+	}
+	return errors.Join(errs...)
+}
+
+// sweep clears one pod, unless it has come back by the time nobody else is at work on it.
+func (m *Manager) sweep(ctx context.Context, uid types.UID, keep func(types.UID) bool) (found bool, err error) {
+	p, unlock, err := m.lock(ctx, uid)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	if keep(uid) {
+		return false, nil
+	}
+	if found, err = m.clear(ctx, uid); err == nil {
+		p.volumes = nil
+	}
+	return found, err
+}

@@ -1,0 +1,232 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/mount-utils"
+
+	"github.com/kubeletkit/kubeletkit/observe"
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// Config describes a Manager. Root is required; every other field works at zero.
+type Config struct {
+	Root string // state of pods; volumes lie at <Root>/pods/<uid>/volumes
+
+	Mounter mount.Interface // nil: mount.New(""), which calls mount(8) and umount(8)
+	Node    func() *v1.Node // what resourceFieldRef falls back to and volumes in memory are bounded by; nil: unknown
+	Memory  int64           // of this machine in bytes, which bounds volumes in memory while Node is unknown; 0: unknown
+
+	Observe observe.To
+}
+
+// Manager is a syncloop.Volumes and a syncloop.Sweeper. It is safe for concurrent use.
+type Manager struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics metrics
+	mounter func() mount.Interface
+
+	mu   sync.Mutex // guards pods
+	pods map[types.UID]*pod
+}
+
+// pod is what is remembered of one pod, beyond what the disk tells.
+type pod struct {
+	busy    chan struct{} // full while a call is at work; guards the rest
+	volumes map[string]runtime.Volume
+
+	users int            // calls that are at work or wait; the Manager's mutex guards it and held
+	held  map[string]int // by volume, subPaths that a container is being made with
+}
+
+// New makes a Manager at rest.
+func New(cfg Config) (*Manager, error) {
+	if !filepath.IsAbs(cfg.Root) {
+		return nil, fmt.Errorf("volume: Root is required and must be absolute, but is %q", cfg.Root)
+	}
+	if cfg.Node == nil {
+		cfg.Node = func() *v1.Node { return nil }
+	}
+	made := func() mount.Interface { return cfg.Mounter }
+	if cfg.Mounter == nil {
+		made = sync.OnceValue(func() mount.Interface { return mount.New("") }) // it looks around when it is made
+	}
+	m, err := newMetrics(cfg.Observe)
+	return &Manager{cfg: cfg, log: cfg.Observe.Logger(), metrics: m, mounter: made, pods: map[types.UID]*pod{}}, err
+}
+
+// lock waits for the turn of a call for one pod.
+func (m *Manager) lock(ctx context.Context, uid types.UID) (p *pod, unlock func(), err error) {
+	if err := checkName("uid", string(uid)); err != nil {
+		return nil, nil, err
+	}
+	m.mu.Lock()
+	p = m.pods[uid]
+	if p == nil {
+		p = &pod{busy: make(chan struct{}, 1), held: map[string]int{}}
+		m.pods[uid] = p
+	}
+	p.users++
+	m.mu.Unlock()
+	leave := func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		p.users--
+		if p.users == 0 && p.volumes == nil {
+			delete(m.pods, uid)
+		}
+	}
+	select {
+	case p.busy <- struct{}{}:
+		return p, func() { <-p.busy; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, nil, context.Cause(ctx)
+	}
+}
+
+// hold counts the subPaths of a volume that a container is being made with.
+func (m *Manager) hold(p *pod, volume string, more int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p.held[volume] += more
+	return p.held[volume]
+}
+
+// Mount puts all volumes in place that a container of the pod uses, and says where, by name. The map is shared; it must not
+// be changed. Files that show the pod itself are brought up to date. An error names each volume that could not be put in place.
+func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) (map[string]runtime.Volume, error) {
+	p, unlock, err := m.lock(ctx, pod.UID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	used := usedBy(pod)
+	out := map[string]runtime.Volume{}
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if !used[v.Name] {
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		begun := time.Now()
+		place, err := m.mount(request{pod: pod, volume: v, held: m.hold(p, v.Name, 0) > 0})
+		m.metrics.operation("volume_mount", kindOf(v), begun, err)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("volume %q: %w", v.Name, err))
+		}
+		out[v.Name] = place
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	p.volumes = out
+	return out, nil
+}
+
+// usedBy are the names of volumes some container mounts.
+func usedBy(pod *v1.Pod) map[string]bool {
+	used := map[string]bool{}
+	for _, c := range containers(pod) {
+		for _, vm := range c.VolumeMounts {
+			used[vm.Name] = true
+		}
+		for _, d := range c.VolumeDevices {
+			used[d.Name] = true
+		}
+	}
+	return used
+}
+
+// containers are those of every kind.
+func containers(pod *v1.Pod) []*v1.Container {
+	var out []*v1.Container
+	for i := range pod.Spec.InitContainers {
+		out = append(out, &pod.Spec.InitContainers[i])
+	}
+	for i := range pod.Spec.Containers {
+		out = append(out, &pod.Spec.Containers[i])
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		out = append(out, (*v1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+	return out
+}
+
+func (m *Manager) podDir(uid types.UID) string {
+	return filepath.Join(m.cfg.Root, "pods", string(uid))
+}
+
+// dir is where a volume lies: kind is the kubelet's name of it, such as empty-dir.
+func (m *Manager) dir(uid types.UID, kind, name string) string {
+	return filepath.Join(m.podDir(uid), "volumes", "kubernetes.io~"+kind, name)
+}
+
+// marker is the directory whose file "ready" says that an empty directory was made completely.
+func (m *Manager) marker(uid types.UID, name string) string {
+	return filepath.Join(m.podDir(uid), "plugins", "kubernetes.io~empty-dir", name)
+}
+
+// checkName refuses what cannot be the name of a file, or would lead elsewhere.
+func checkName(what, s string) error {
+	if s == "" || s == "." || s == ".." || len(s) > 255 || strings.ContainsAny(s, "/\x00") {
+		return fmt.Errorf("%s %q cannot name a directory", what, s)
+	}
+	return nil
+}
+
+// isMount says whether something is mounted right there. A mount that has gone bad is taken away.
+func (m *Manager) isMount(path string) (bool, error) {
+	is, err := m.mounter().IsMountPoint(path)
+	switch {
+	case err == nil:
+		return is, nil
+	case errors.Is(err, os.ErrNotExist):
+		return false, nil
+	case mount.IsCorruptedMnt(err):
+		m.log.Warn("a mount has gone bad and is made anew", "path", path, "err", err)
+		return false, m.unmount(path)
+	}
+	return false, fmt.Errorf("look for a mount: %w", err)
+}
+
+func (m *Manager) unmount(path string) error {
+	if err := m.mounter().Unmount(path); err != nil {
+		return fmt.Errorf("unmount: %w", err)
+	}
+	return nil
+}
+
+type metrics struct{ operations, swept, unswept observe.Metric }
+
+func newMetrics(to observe.To) (metrics, error) {
+	in := to.Instruments()
+	return metrics{
+		operations: in.Histogram("storage_operation_duration_seconds", "Time to put a volume in place or to take it away.",
+			[]float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}, "volume_plugin", "operation_name", "status", "migrated"),
+		swept:   in.Gauge("kubelet_orphan_pod_cleaned_volumes", "Pods that are no more whose volumes the latest sweep removed."),
+		unswept: in.Gauge("kubelet_orphan_pod_cleaned_volumes_errors", "Pods that are no more whose volumes the latest sweep could not remove."),
+	}, in.Err
+}
+
+func (m metrics) operation(name, kind string, begun time.Time, err error) {
+	status := "success"
+	if err != nil {
+		status = "fail-unknown"
+	}
+	m.operations.Record(time.Since(begun).Seconds(), "kubernetes.io/"+kind, name, status, "false")
+}
