@@ -55,7 +55,7 @@ func Diff(was, is []runtime.Pod) []Event {
 
 // diff compares two looks at one pod; the zero Pod is one that does not exist.
 func diff(was, is runtime.Pod) []Event {
-	if same(was, is) {
+	if same(&was, &is) {
 		return nil
 	}
 	about := ref(was, is)
@@ -113,7 +113,7 @@ func kinds(was runtime.State, had bool, is runtime.State, has bool) []Kind {
 }
 
 // same is the quick answer for pods in which nothing happened.
-func same(was, is runtime.Pod) bool {
+func same(was, is *runtime.Pod) bool {
 	return slices.EqualFunc(was.Containers, is.Containers, func(a, b runtime.Container) bool {
 		return a.ID == b.ID && a.State == b.State
 	}) && slices.EqualFunc(was.Sandboxes, is.Sandboxes, func(a, b runtime.Sandbox) bool {

@@ -14,23 +14,25 @@ import (
 // slowAfter is when a look that goes on gives its room to another.
 const slowAfter = time.Second
 
-// record is what is known of one pod.
+// record is what is known of one pod. One that does not exist may have a record until the next listing.
 type record struct {
-	pod     runtime.Pod  // the newest complete look; a zero At means that none has succeeded
-	until   time.Time    // just after that look
-	checked time.Time    // just before a listing that showed the same
-	listed  *runtime.Pod // the listing that has led to an inspection, until that has ended
-	failed  bool         // the last look failed: look again, whatever listings show
+	pod     runtime.Pod // the newest complete look; a zero At means that none has succeeded
+	until   time.Time   // just after that look
+	checked time.Time   // just before a listing that showed the same
+	round   uint64      // the last listing that showed it
+	failed  bool        // the last look failed: look again, whatever listings show
 }
 
 func (r *record) seen() bool { return !r.pod.At.IsZero() }
 
-// flight is one look under way. There is never more than one for a pod, so that its events are told in order.
+// flight is one look under way. There is never more than one for a pod, so that its events are told in order, and as
+// long as there is one the pod has a record.
 // The fields but done may be read once done is closed.
 type flight struct {
 	uid       types.UID
 	done      chan struct{}
-	at        time.Time // just before the look
+	listed    *runtime.Pod // the listing that led to it; nil: somebody asked
+	at        time.Time    // just before the look
 	pod       runtime.Pod
 	err       error
 	abandoned bool // the one who looked gave up; that says nothing of the pod
@@ -56,7 +58,7 @@ func (g *Generator) Pod(ctx context.Context, uid types.UID, after time.Time) (ru
 		f, leads := g.board(uid)
 		g.mu.Unlock()
 		if leads {
-			g.look(ctx, f, nil)
+			g.look(ctx, f)
 			return f.pod, f.err
 		}
 		select {
@@ -89,24 +91,10 @@ func (g *Generator) board(uid types.UID) (f *flight, leads bool) {
 	}
 	f = newFlight(uid)
 	g.flights[uid] = f
-	return f, true
-}
-
-// takeOff waits until nobody looks at a pod, and begins a flight that the caller must carry out.
-func (g *Generator) takeOff(ctx context.Context, uid types.UID) (*flight, error) {
-	for {
-		g.mu.Lock()
-		f, leads := g.board(uid)
-		g.mu.Unlock()
-		if leads {
-			return f, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-f.done:
-		}
+	if g.pods[uid] == nil {
+		g.pods[uid] = new(record)
 	}
+	return f, true
 }
 
 // land ends a flight.
@@ -117,22 +105,20 @@ func (g *Generator) land(f *flight) {
 	close(f.done)
 }
 
-// look carries a flight out: look, remember, tell. listed is the listing before it that led to it, if one did.
-func (g *Generator) look(ctx context.Context, f *flight, listed *runtime.Pod) {
+// look carries a flight out: look, remember, tell.
+func (g *Generator) look(ctx context.Context, f *flight) {
 	defer g.land(f)
 	pod, err := g.see(ctx, f)
 	if err != nil {
 		f.err = fmt.Errorf("look at pod %s: %w", f.uid, err)
 		f.abandoned = ctx.Err() != nil
 		g.mu.Lock()
-		if r := g.pods[f.uid]; r != nil && !f.abandoned {
-			r.failed = true
-		}
+		g.pods[f.uid].failed = g.pods[f.uid].failed || !f.abandoned
 		g.mu.Unlock()
 		return
 	}
 	g.mu.Lock()
-	f.pod, f.events = g.remember(pod, listed)
+	f.pod, f.events = g.remember(pod, f.listed)
 	g.mu.Unlock()
 	g.tell(f.events)
 }
@@ -155,34 +141,23 @@ func (g *Generator) see(ctx context.Context, f *flight) (runtime.Pod, error) {
 	return pod, err
 }
 
-// remember keeps a look and says what is to be told of it. The caller holds mu.
+// remember keeps a look and says what is to be told of it. A look that shows nothing is kept too, until a listing
+// confirms it: one that began earlier must not bring the pod back. The caller holds mu.
 func (g *Generator) remember(look runtime.Pod, listed *runtime.Pod) (runtime.Pod, []Event) {
-	// A source may list pods of which nothing exists yet; they are remembered as they are.
-	exists := shows(look) || listed != nil && !shows(*listed)
 	r := g.pods[look.UID]
-	switch {
-	case r == nil && (!exists || look.At.Before(g.listed)): // a listing since then did not show it
-		return look, nil
-	case r == nil:
-		r = new(record)
-		g.pods[look.UID] = r
-	}
-	if exists && len(look.IPs) == 0 && !ready(look) {
-		look.IPs = r.pod.IPs
-	}
 	was := r.pod
+	if shows(look) && len(look.IPs) == 0 && !ready(look) {
+		look.IPs = was.IPs
+	}
 	var events []Event
-	if listed != nil && was.At.Before(listed.At) { // what was listed and is gone by now is not passed over
+	if listed != nil { // what was listed and is gone by now is not passed over
 		events, was = diff(was, *listed), *listed
 	}
 	events = told(append(events, diff(was, look)...))
-	if r.failed && len(events) == 0 {
+	if r.failed && len(events) == 0 && shows(look) {
 		events = []Event{{Kind: Changed, Pod: ref(was, look)}}
 	}
-	r.pod, r.until, r.checked, r.failed = look, time.Now(), time.Time{}, false
-	if !exists {
-		delete(g.pods, look.UID)
-	}
+	r.pod, r.until, r.failed = look, time.Now(), false
 	return look, events
 }
 

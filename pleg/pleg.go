@@ -50,9 +50,10 @@ type Generator struct {
 	kick    chan struct{}       // do not wait a minute for the next relist
 
 	mu      sync.Mutex            // guards what follows
-	pods    map[types.UID]*record // all that exist, as far as known
+	pods    map[types.UID]*record // all that exist, and those looked at since the last listing
 	flights map[types.UID]*flight // looks under way
 	listed  time.Time             // just before the last listing that succeeded; zero: none did
+	round   uint64                // listings that succeeded
 	failure error                 // why the last listing failed; nil: it did not
 	stream  time.Time             // since when the notifier's stream is open; zero: it is not
 	hints   map[types.UID]hint    // pods the stream named that are being looked at
@@ -94,13 +95,13 @@ func (g *Generator) Run(ctx context.Context) error {
 	log := throttle{log: g.log}
 	for {
 		changed, settled, err := g.list(ctx)
+		for _, f := range changed {
+			wg.Go(func() { g.inspect(ctx, f) })
+		}
 		if ctx.Err() != nil {
 			return nil
 		}
 		log.say(err)
-		for _, l := range changed {
-			wg.Go(func() { g.inspectAndLog(ctx, l) })
-		}
 		if !g.pause(ctx, err == nil && settled) {
 			return nil
 		}

@@ -21,16 +21,19 @@ func (g *Generator) Relist(ctx context.Context) error {
 	}
 	errs := make([]error, len(changed))
 	var wg sync.WaitGroup
-	for i, l := range changed {
-		wg.Go(func() { errs[i] = g.inspect(ctx, l) })
+	for i, f := range changed {
+		wg.Go(func() {
+			g.look(ctx, f)
+			errs[i] = f.err
+		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-// list takes a listing in, tells of the pods that are gone, and returns those to be looked at. settled says that
-// nothing is left to find out about any pod.
-func (g *Generator) list(ctx context.Context) (changed []*runtime.Pod, settled bool, err error) {
+// list takes a listing in, tells of the pods that are gone, and returns flights to those that differ, which the caller
+// must carry out. settled says that nothing is left to find out about any pod.
+func (g *Generator) list(ctx context.Context) (changed []*flight, settled bool, err error) {
 	if err := g.listing.Acquire(ctx, 1); err != nil {
 		return nil, false, err
 	}
@@ -61,45 +64,45 @@ func (g *Generator) list(ctx context.Context) (changed []*runtime.Pod, settled b
 	return changed, settled, nil
 }
 
-// compare marks what a listing begun at that moment confirms, and finds the pods that differ and those that are gone.
-// The latter are taken out, each behind a flight that keeps its events in order. A pod at which somebody looks, or has
-// looked since the listing began, is not judged by it: the listing may be the older of the two.
-func (g *Generator) compare(pods []runtime.Pod, at time.Time) (changed []*runtime.Pod, gone []*flight, settled bool) {
+// compare marks what a listing begun at that moment confirms, and finds the pods that differ and those that are gone,
+// each with a flight that keeps its events in order. Those that are gone are taken out. A pod at which somebody looks,
+// or has looked since the listing began, is not judged by it: the listing may be the older of the two.
+func (g *Generator) compare(pods []runtime.Pod, at time.Time) (changed, gone []*flight, settled bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.listed, g.failure = at, nil
+	g.round++
 	settled = true
-	shown := make(map[types.UID]struct{}, len(pods))
-	for _, p := range pods {
-		p.At = at
-		shown[p.UID] = struct{}{}
+	for i := range pods {
+		p := &pods[i]
 		r := g.pods[p.UID]
 		if r == nil {
 			r = new(record)
 			g.pods[p.UID] = r
 		}
+		r.round = g.round
 		switch {
 		case g.lookedSince(p.UID, r, at):
 			settled = false
-		case r.seen() && !r.failed && same(r.pod, p):
+		case r.seen() && !r.failed && same(&r.pod, p):
 			r.checked = at
 		default:
 			settled = false
-			r.listed = &p
-			changed = append(changed, &p)
+			f, _ := g.board(p.UID)
+			f.listed = p
+			changed = append(changed, f)
 		}
 	}
 	for uid, r := range g.pods {
-		if _, there := shown[uid]; there {
+		if r.round == g.round {
 			continue
 		}
 		if g.lookedSince(uid, r, at) {
 			settled = false
 			continue
 		}
-		f := newFlight(uid)
+		f, _ := g.board(uid)
 		f.at, f.pod, f.events = at, empty(uid, at), told(diff(r.pod, runtime.Pod{}))
-		g.flights[uid] = f
 		delete(g.pods, uid)
 		gone = append(gone, f)
 	}
@@ -107,40 +110,21 @@ func (g *Generator) compare(pods []runtime.Pod, at time.Time) (changed []*runtim
 }
 
 func (g *Generator) lookedSince(uid types.UID, r *record, at time.Time) bool {
-	return r.listed != nil || g.flights[uid] != nil || r.seen() && !r.until.Before(at)
+	return g.flights[uid] != nil || r.seen() && !r.until.Before(at)
 }
 
-// inspect looks at a pod that a listing showed changed.
-func (g *Generator) inspect(ctx context.Context, listed *runtime.Pod) error {
-	defer g.inspected(listed)
-	f, err := g.takeOff(ctx, listed.UID)
-	if err != nil {
-		return err
-	}
-	g.look(ctx, f, listed)
-	return f.err
-}
-
-func (g *Generator) inspected(listed *runtime.Pod) {
+// inspect is look for Run, which goes on whatever comes of it.
+func (g *Generator) inspect(ctx context.Context, f *flight) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if r := g.pods[listed.UID]; r != nil && r.listed == listed {
-		r.listed = nil
-	}
-}
-
-func (g *Generator) inspectAndLog(ctx context.Context, listed *runtime.Pod) {
-	g.mu.Lock()
-	r := g.pods[listed.UID]
-	again := r != nil && r.failed
+	again := g.pods[f.uid].failed
 	g.mu.Unlock()
-	err := g.inspect(ctx, listed)
-	if err == nil || ctx.Err() != nil {
+	g.look(ctx, f)
+	if f.err == nil || f.abandoned {
 		return
 	}
 	say := g.log.Warn
 	if again {
 		say = g.log.Debug
 	}
-	say("a look at a pod failed; the next relist tries again", "pod", listed.Name, "namespace", listed.Namespace, "uid", listed.UID, "err", err)
+	say("a look at a pod failed; the next relist tries again", "pod", f.listed.Name, "namespace", f.listed.Namespace, "uid", f.uid, "err", f.err)
 }
