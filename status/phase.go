@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/plan"
 )
@@ -57,10 +58,7 @@ func stays(pod *v1.Pod, old *v1.PodStatus) (v1.PodPhase, bool) {
 func terminal(p v1.PodPhase) bool { return p == v1.PodSucceeded || p == v1.PodFailed }
 
 // static says that the pod comes from a file or URL. Nothing but its exit codes ends such a pod.
-func static(pod *v1.Pod) bool {
-	source, ok := pod.Annotations["kubernetes.io/config.source"]
-	return ok && source != "api"
-}
+func static(pod *v1.Pod) bool { return podspec.Static(pod) }
 
 // initialized says that a regular container exists in the sandbox that serves now. Leftovers of an older one do not
 // count, or init containers would be skipped after a reboot.

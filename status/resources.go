@@ -1,11 +1,10 @@
 package status
 
 import (
-	"strings"
-
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/plan"
 )
@@ -73,29 +72,10 @@ func raise(to, other v1.ResourceList) {
 
 func override(sum, podLevel v1.ResourceList) {
 	for name, q := range podLevel {
-		if podLevelName(name) {
+		if podspec.PodLevel(name) {
 			sum[name] = q.DeepCopy()
 		}
 	}
-}
-
-// podLevelName says whether a resource may be asked for by the pod as a whole.
-func podLevelName(name v1.ResourceName) bool {
-	return name == v1.ResourceCPU || name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
-}
-
-func podLevel(r *v1.ResourceRequirements) bool {
-	if r == nil {
-		return false
-	}
-	for _, list := range []v1.ResourceList{r.Requests, r.Limits} {
-		for name := range list {
-			if podLevelName(name) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // setResources tells what the pod as a whole was given.

@@ -1,6 +1,8 @@
 package podspec
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -9,7 +11,7 @@ import (
 // has them, decide alone. The class in the pod's status is not looked at.
 func QOS(pod *v1.Pod) v1.PodQOSClass {
 	all := make([]v1.ResourceRequirements, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
-	if r := pod.Spec.Resources; r != nil && len(r.Requests)+len(r.Limits) > 0 {
+	if r := pod.Spec.Resources; HasPodLevel(r) {
 		all = append(all, *r)
 	} else {
 		for i := range pod.Spec.InitContainers {
@@ -34,4 +36,24 @@ func QOS(pod *v1.Pod) v1.PodQOSClass {
 		return v1.PodQOSGuaranteed
 	}
 	return v1.PodQOSBurstable
+}
+
+// PodLevel says whether a resource may be asked for by a pod as a whole (KEP-2837).
+func PodLevel(name v1.ResourceName) bool {
+	return name == v1.ResourceCPU || name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
+}
+
+// HasPodLevel says that a pod as a whole asks for something it may ask for.
+func HasPodLevel(r *v1.ResourceRequirements) bool {
+	if r == nil {
+		return false
+	}
+	for _, list := range []v1.ResourceList{r.Requests, r.Limits} {
+		for name := range list {
+			if PodLevel(name) {
+				return true
+			}
+		}
+	}
+	return false
 }

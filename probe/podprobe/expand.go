@@ -1,9 +1,9 @@
 package podprobe
 
 import (
-	"strings"
-
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 )
 
 // expandAll replaces $(NAME) in a command by values that stand literally in the spec. A variable whose value comes
@@ -15,35 +15,7 @@ func expandAll(cmd []string, env []v1.EnvVar) []string {
 	}
 	out := make([]string, len(cmd))
 	for i, s := range cmd {
-		out[i] = expand(s, values)
+		out[i] = podspec.Expand(s, func(name string) (string, bool) { v, ok := values[name]; return v, ok })
 	}
 	return out
-}
-
-// expand knows $(NAME), and $$ for one $ that begins nothing. A value is not expanded again.
-func expand(s string, values map[string]string) string {
-	var b strings.Builder
-	for {
-		before, after, found := strings.Cut(s, "$")
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		name, rest, closed := strings.Cut(strings.TrimPrefix(after, "("), ")")
-		switch {
-		case strings.HasPrefix(after, "$"):
-			b.WriteByte('$')
-			s = after[1:]
-		case strings.HasPrefix(after, "(") && closed:
-			v, ok := values[name]
-			if !ok {
-				v = "$(" + name + ")"
-			}
-			b.WriteString(v)
-			s = rest
-		default:
-			b.WriteByte('$')
-			s = after
-		}
-	}
 }
