@@ -67,6 +67,7 @@ type truth struct {
 }
 
 func playHistory(t *testing.T, rng *rand.Rand) {
+	t.Helper()
 	w := &truth{
 		t: t, rng: rng, versions: map[types.UID][]version{}, shown: map[string]bool{}, told: map[string][]pleg.Kind{},
 		newest: map[types.UID]int{}, snap: make(chan error, 1), seenAs: map[string][]runtime.State{},

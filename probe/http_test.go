@@ -24,9 +24,17 @@ func TestHTTPByStatusCode(t *testing.T) {
 		code int
 		want probe.Result
 	}{
-		{200, probe.Success}, {204, probe.Success}, {299, probe.Success},
-		{300, probe.Warning}, {302, probe.Warning}, {304, probe.Warning}, {399, probe.Warning}, // no Location: by the code (c029)
-		{400, probe.Failure}, {404, probe.Failure}, {500, probe.Failure}, {503, probe.Failure},
+		{200, probe.Success},
+		{204, probe.Success},
+		{299, probe.Success},
+		{300, probe.Warning},
+		{302, probe.Warning},
+		{304, probe.Warning},
+		{399, probe.Warning}, // no Location: by the code (c029)
+		{400, probe.Failure},
+		{404, probe.Failure},
+		{500, probe.Failure},
+		{503, probe.Failure},
 	} {
 		t.Run(fmt.Sprint(c.code), func(t *testing.T) {
 			s := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(c.code) })

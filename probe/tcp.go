@@ -9,7 +9,7 @@ func TCP(ctx context.Context, addr string) (Result, string, error) {
 	case err != nil && cancelled(ctx):
 		return Unknown, "", context.Cause(ctx)
 	case err != nil:
-		return Failure, err.Error(), nil
+		return Failure, err.Error(), nil //nolint:nilerr // no connection is an answer
 	}
 	_ = conn.Close() // the answer is known
 	return Success, "", nil

@@ -47,7 +47,7 @@ func (p *prober) check(m *Manager) func(context.Context, *job) {
 			changed = m.count(p, res, took)
 		}
 		m.mu.Unlock()
-		m.tell(p, t, res, text, err)
+		m.tell(ctx, p, t, res, text, err)
 		if !changed {
 			return
 		}
@@ -114,8 +114,8 @@ func (m *Manager) podprobeTarget(t Target, c *v1.Container) podprobe.Target {
 }
 
 // tell says what a person may want to read about an answer.
-func (m *Manager) tell(p *prober, t Target, res probe.Result, text string, err error) {
-	if m.log.Enabled(context.Background(), slog.LevelDebug) {
+func (m *Manager) tell(ctx context.Context, p *prober, t Target, res probe.Result, text string, err error) {
+	if m.log.Enabled(ctx, slog.LevelDebug) {
 		m.logger(t, p).Debug("probed", "result", res, "text", text, "err", err)
 	}
 	e := observe.Event{About: observe.Pod(t.Pod.Namespace, t.Pod.Name, string(t.Pod.UID)), Warning: true, Reason: "Unhealthy"}

@@ -68,6 +68,7 @@ type history struct {
 }
 
 func playHistory(t *testing.T, rng *rand.Rand) {
+	t.Helper()
 	h := &history{rng: rng, pod: randomPod(rng), running: map[string]*life{}, ending: forever, turns: map[string]int{}, tries: map[string]int{}}
 	inWorld(t, func(w *world) {
 		w.answers(h.answer(w))

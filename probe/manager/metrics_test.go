@@ -68,9 +68,11 @@ type figures struct {
 func (f *figures) Counter(name, _ string, _ ...string) (observe.Metric, error) {
 	return figure{f, name}, f.broken
 }
+
 func (f *figures) Gauge(name, _ string, _ ...string) (observe.Metric, error) {
 	return figure{f, name}, f.broken
 }
+
 func (f *figures) Histogram(name, _ string, _ []float64, _ ...string) (observe.Metric, error) {
 	return figure{f, name}, f.broken
 }
@@ -99,6 +101,7 @@ func (f figure) Record(_ float64, labels ...string) {
 	defer f.of.mu.Unlock()
 	f.of.series[f.key(labels)]++
 }
+
 func (f figure) Forget(labels ...string) {
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()

@@ -115,7 +115,9 @@ func TestTCPTarget(t *testing.T) {
 
 func TestExecCommand(t *testing.T) {
 	env := []v1.EnvVar{
-		{Name: "A", Value: "alpha"}, {Name: "A", Value: "last"}, {Name: "REF", Value: "$(A)"},
+		{Name: "A", Value: "alpha"},
+		{Name: "A", Value: "last"},
+		{Name: "REF", Value: "$(A)"},
 		{Name: "FROM", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
 	}
 	for in, want := range map[string]string{
