@@ -222,23 +222,31 @@ func (o over) Pod(ctx context.Context, uid types.UID, after time.Time) (runtime.
 
 // waitsFor is why a container that has not started yet does not run, by the pod's status.
 func waitsFor(pod *v1.Pod, container string) string {
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses) {
-		if c.Name != container || c.State.Waiting == nil {
-			continue
-		}
-		switch c.State.Waiting.Reason {
-		case "ErrImagePull":
-			return "image can't be pulled"
-		case "ImagePullBackOff":
-			return "trying and failing to pull image"
-		default:
-			return c.State.Waiting.Reason
-		}
+	w := waitingState(pod, container)
+	switch {
+	case w == nil:
+		return "no logs yet"
+	case w.Reason == "ErrImagePull":
+		return "image can't be pulled"
+	case w.Reason == "ImagePullBackOff":
+		return "trying and failing to pull image"
+	default:
+		return w.Reason
 	}
-	return "no logs yet"
 }
 
-// Logs opens the log of a container's newest instance, or of the one before it.
+// waitingState is what the pod's status says of a container that waits; nil: it does not.
+func waitingState(pod *v1.Pod, container string) *v1.ContainerStateWaiting {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses) {
+		if c.Name == container && c.State.Waiting != nil {
+			return c.State.Waiting
+		}
+	}
+	return nil
+}
+
+// Logs opens the log of a container's newest instance, or of the one before it. While a container waits for its restart,
+// the newest instance is the one before.
 func (r *Runtime) Logs(ctx context.Context, pod *v1.Pod, container string, previous bool, o logs.Options) (io.ReadCloser, error) {
 	seen, err := r.cfg.Engine.ListContainers(ctx, runtime.Filter{Pod: pod.UID})
 	if err != nil {
@@ -247,7 +255,7 @@ func (r *Runtime) Logs(ctx context.Context, pod *v1.Pod, container string, previ
 	p := runtime.Pod{Containers: slices.DeleteFunc(seen, func(c runtime.Container) bool { return c.Name != container })}
 	order(&p)
 	which := 0
-	if previous {
+	if previous && (len(p.Containers) == 0 || p.Containers[0].State != runtime.Exited || waitingState(pod, container) == nil) {
 		which = 1
 	}
 	if len(p.Containers) <= which {

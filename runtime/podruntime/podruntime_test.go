@@ -423,6 +423,34 @@ func TestLogs(t *testing.T) {
 	}
 }
 
+// A container that waits for its restart has ended: that instance is the one before the next. It is all there is when
+// dead ones are collected.
+func TestPreviousLogOfAContainerThatWaits(t *testing.T) {
+	n := newNode(t)
+	p := pod("echo one")
+	seen, _ := n.sync(p) // ended, restarted once, now waits
+	if err := n.RemoveInstance(t.Context(), seen.Containers[1].ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		state v1.ContainerState
+		found bool
+	}{
+		{v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}, true},
+		{v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}, false},
+		{v1.ContainerState{}, false},
+	} {
+		p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "a", State: c.state}}
+		log, err := n.Logs(t.Context(), p, "a", true, logs.Options{})
+		if c.found != (err == nil) || err != nil && !errors.Is(err, runtime.ErrNotFound) {
+			t.Errorf("in state %v: %v", c.state.String(), err)
+		}
+		if err == nil {
+			log.Close()
+		}
+	}
+}
+
 func TestSweep(t *testing.T) {
 	n := newNode(t)
 	p := pod("sleep 100")
