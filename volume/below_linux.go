@@ -86,9 +86,9 @@ func words(err error) string {
 	case errors.Is(err, unix.EXDEV):
 		return "leads out of the volume"
 	case errors.Is(err, unix.ELOOP):
-		return "goes through a link that leads nowhere"
+		return "goes through links in a circle"
 	case errors.Is(err, unix.ENOTDIR):
-		return "goes through something that is no directory"
+		return "goes through something that is no directory, nor a link to one within the volume"
 	}
 	return ""
 }

@@ -159,7 +159,7 @@ func ceil(a, b int64) int64 {
 // show has the files in their directory, which lies in memory.
 func (m *Manager) show(r request, files payload) (runtime.Volume, error) {
 	dir := m.dir(r.pod.UID, kindOf(r.volume), r.volume.Name)
-	err := m.makeEmpty(empty{
+	err := m.makeEmpty(directory{
 		dir: dir, marker: m.marker(r.pod.UID, "wrapped_"+r.volume.Name), memory: true, group: fsGroup(r.pod),
 		size: least(memoryLimit(r.pod), m.nodeMemory()),
 	})

@@ -20,7 +20,7 @@ func (m *Manager) emptyDir(r request) (runtime.Volume, error) {
 		source = *r.volume.EmptyDir
 	}
 	dir := m.dir(r.pod.UID, "empty-dir", r.volume.Name)
-	e := empty{dir: dir, marker: m.marker(r.pod.UID, r.volume.Name), group: fsGroup(r.pod)}
+	e := directory{dir: dir, marker: m.marker(r.pod.UID, r.volume.Name), group: fsGroup(r.pod)}
 	switch source.Medium {
 	case v1.StorageMediumDefault:
 	case v1.StorageMediumMemory:
@@ -38,8 +38,8 @@ func (m *Manager) emptyDir(r request) (runtime.Volume, error) {
 	return runtime.Volume{Path: dir, Relabel: true}, nil
 }
 
-// empty is a directory to be made.
-type empty struct {
+// directory is an empty directory to be made.
+type directory struct {
 	dir, marker string
 	memory      bool
 	size        int64 // bytes, of one in memory; 0: the kernel's default
@@ -48,7 +48,7 @@ type empty struct {
 
 // makeEmpty makes a directory unless it was made completely before: its marker comes last, and one in memory must still be
 // mounted, which it is not after the machine was started again.
-func (m *Manager) makeEmpty(e empty) error {
+func (m *Manager) makeEmpty(e directory) error {
 	ready := filepath.Join(e.marker, "ready")
 	mounted := false
 	if e.memory {
@@ -79,7 +79,7 @@ func (m *Manager) makeEmpty(e empty) error {
 }
 
 // mountMemory mounts a tmpfs, one that is never swapped out if the kernel can do that.
-func (m *Manager) mountMemory(e empty) error {
+func (m *Manager) mountMemory(e directory) error {
 	var options []string
 	if e.size > 0 {
 		options = []string{"size=" + strconv.FormatInt(e.size, 10)}

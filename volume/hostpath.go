@@ -21,7 +21,7 @@ func hostPath(source *v1.HostPathVolumeSource) (runtime.Volume, error) {
 	case !filepath.IsAbs(path) || strings.ContainsRune(path, 0):
 		return runtime.Volume{}, fmt.Errorf("hostPath %q must begin with /", path)
 	case slices.Contains(strings.Split(path, "/"), ".."):
-		return runtime.Volume{}, fmt.Errorf("hostPath %q must not contain ..", path)
+		return runtime.Volume{}, fmt.Errorf("hostPath %q must not go up by .. anywhere", path)
 	}
 	if source.Type != nil {
 		if err := checkHostPath(path, *source.Type); err != nil {
@@ -79,8 +79,9 @@ func match(t v1.HostPathType) (matches func(fs.FileMode) bool, wanted string) {
 		return of(fs.ModeDevice | fs.ModeCharDevice)
 	case v1.HostPathBlockDev:
 		return of(fs.ModeDevice)
+	default:
+		return nil, ""
 	}
-	return nil, ""
 }
 
 func describe(m fs.FileMode) string {
@@ -97,8 +98,9 @@ func describe(m fs.FileMode) string {
 		return "a block device"
 	case fs.ModeNamedPipe:
 		return "a named pipe"
+	default:
+		return "of another kind"
 	}
-	return "of another kind"
 }
 
 // touch makes an empty file in a directory that must exist.

@@ -50,9 +50,9 @@ func checkPath(name string) error {
 	case len(name) > 4096 || strings.ContainsRune(name, 0):
 		return fmt.Errorf("path %.40q... is no path", name)
 	case slices.Contains(elements, ".."):
-		return fmt.Errorf("path %q must not contain ..", name)
+		return fmt.Errorf("path %q must not go up by .. anywhere", name)
 	case strings.HasPrefix(path.Clean(name), ".."):
-		return fmt.Errorf("path %q must not begin with ..", name)
+		return fmt.Errorf("path %q must not begin with two dots", name)
 	case slices.ContainsFunc(elements, func(e string) bool { return len(e) > 255 }):
 		return fmt.Errorf("path %.40q... has a name longer than 255 bytes", name)
 	}

@@ -66,7 +66,7 @@ func cleanSubpath(name string) (string, error) {
 	case path.IsAbs(name):
 		return "", fmt.Errorf("subPath %q must be relative", name)
 	case slices.Contains(strings.Split(name, "/"), ".."):
-		return "", fmt.Errorf("subPath %q must not contain ..", name)
+		return "", fmt.Errorf("subPath %q must not go up by .. anywhere", name)
 	}
 	return path.Clean(name), nil
 }

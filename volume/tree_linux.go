@@ -12,9 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// deepest is how many directories within each other are entered at a time.
+const deepest = 32
+
 // removeTree removes what lies at path, below a directory that nobody else writes to. A link is removed, not followed, and
 // what is mounted anywhere within is not entered: that is an error, as is anything else that does not let itself be removed.
-// Two directories are open at a time, however deep the tree is: what lies deeper is moved up before it is removed.
 func removeTree(ctx context.Context, path string) error {
 	parent, err := os.Open(filepath.Dir(path))
 	if errors.Is(err, os.ErrNotExist) {
@@ -34,40 +36,35 @@ func removeTree(ctx context.Context, path string) error {
 		return err
 	}
 	defer top.Close()
-	err = each(ctx, top, func(name string) error {
-		full, err := remove(top, name)
-		if err != nil || !full {
-			return err
-		}
-		return lift(ctx, top, name)
-	})
-	if err != nil {
+	if err := empty(ctx, top, top, 1); err != nil {
 		return err
 	}
 	return unlink(parent, name, unix.AT_REMOVEDIR)
 }
 
-// lift removes the directory name in top, after all that is in it was removed, or moved to top if it is not empty itself.
-func lift(ctx context.Context, top *os.File, name string) error {
-	dir, err := openDir(top, name)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	err = each(ctx, dir, func(name string) error {
+// empty removes all that is in dir. What lies too deep is moved up to top, whose turn ends last.
+func empty(ctx context.Context, top, dir *os.File, depth int) error {
+	return each(ctx, dir, func(name string) error {
 		full, err := remove(dir, name)
 		if err != nil || !full {
 			return err
 		}
-		if err := unix.Renameat(int(dir.Fd()), name, int(top.Fd()), ".."+rand.Text()); err != nil {
-			return &os.PathError{Op: "move up", Path: filepath.Join(dir.Name(), name), Err: err}
+		if depth == deepest {
+			if err := unix.Renameat(int(dir.Fd()), name, int(top.Fd()), ".."+rand.Text()); err != nil {
+				return &os.PathError{Op: "move up", Path: filepath.Join(dir.Name(), name), Err: err}
+			}
+			return nil
 		}
-		return nil
+		next, err := openDir(dir, name)
+		if err != nil {
+			return err
+		}
+		defer next.Close()
+		if err := empty(ctx, top, next, depth+1); err != nil {
+			return err
+		}
+		return unlink(dir, name, unix.AT_REMOVEDIR)
 	})
-	if err != nil {
-		return err
-	}
-	return unlink(top, name, unix.AT_REMOVEDIR)
 }
 
 // each has all names in a directory dealt with, also those that come while it is at work. act must leave none behind.

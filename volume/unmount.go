@@ -64,8 +64,8 @@ func (m *Manager) clear(ctx context.Context, uid types.UID) (found bool, err err
 // unmountBelow unmounts all that lies in these directories, what was mounted last first.
 func (m *Manager) unmountBelow(ctx context.Context, dirs ...string) error {
 	for i, d := range dirs {
-		if real, err := filepath.EvalSymlinks(d); err == nil { // as the mount table has it
-			dirs[i] = real
+		if resolved, err := filepath.EvalSymlinks(d); err == nil { // as the mount table has it
+			dirs[i] = resolved
 		}
 	}
 	table, err := m.mounter().List()

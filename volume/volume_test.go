@@ -337,7 +337,7 @@ func TestHostPath(t *testing.T) {
 		{"a character device", "/dev/null", v1.HostPathCharDev, ""},
 		{"a block device that is a character device", "/dev/null", v1.HostPathBlockDev, "must be a block device, but is a character device"},
 		{"below a file", "file/x", v1.HostPathDirectory, "cannot be looked at"},
-		{"a way up", "dir/../dir", v1.HostPathUnset, "must not contain .."},
+		{"a way up", "dir/../dir", v1.HostPathUnset, "must not go up by .. anywhere"},
 		{"two dots in a name are no way up", "dir/..x", v1.HostPathUnset, ""},
 		{"an unknown type", "dir", "Pipe", `type "Pipe" is not known`},
 	} {
@@ -477,7 +477,7 @@ func TestDownwardAPIErrorsNameTheFile(t *testing.T) {
 file "b": resourceFieldRef: the pod has no container "other"
 file "c": resourceFieldRef: resource "wishes.cpu" is not known
 file "d": has neither fieldRef nor resourceFieldRef
-path "../e" must not contain ..`
+path "../e" must not go up by .. anywhere`
 	if err == nil || err.Error() != want {
 		t.Errorf("error:\n%v\nwant:\n%s", err, want)
 	}

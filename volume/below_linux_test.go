@@ -1,0 +1,120 @@
+package volume
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// content reads what a reference refers to, as a mount of it would show it.
+func content(f *os.File, name string) (string, error) {
+	fd, err := unix.Openat(unix.AT_FDCWD, filepath.Join("/proc/self/fd", fdName(f), name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	opened := os.NewFile(uintptr(fd), name)
+	defer opened.Close()
+	b, err := io.ReadAll(opened)
+	return string(b), err
+}
+
+func fdName(f *os.File) string {
+	var b []byte
+	for n := f.Fd(); ; n /= 10 {
+		b = append([]byte{byte('0' + n%10)}, b...)
+		if n < 10 {
+			return string(b)
+		}
+	}
+}
+
+// TestNothingLeadsOutOfAVolume has a directory and a link out of the volume take each other's place all the time (c138).
+func TestNothingLeadsOutOfAVolume(t *testing.T) {
+	volume, outside := t.TempDir(), t.TempDir()
+	if err := errors.Join(
+		os.MkdirAll(volume+"/a/b", 0o755), os.WriteFile(volume+"/a/b/name", []byte("inside"), 0o600),
+		os.MkdirAll(outside+"/b", 0o755), os.WriteFile(outside+"/b/name", []byte("outside"), 0o600), os.Symlink(outside, volume+"/link"),
+	); err != nil {
+		t.Fatal(err)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = unix.Renameat2(unix.AT_FDCWD, volume+"/a", unix.AT_FDCWD, volume+"/link", unix.RENAME_EXCHANGE)
+			}
+		}
+	}()
+	found, refused := 0, 0
+	for i := range 10000 {
+		f, err := openBelow(volume, []string{"a/b", "a/b/name", "a/new/er"}[i%3])
+		if err != nil {
+			refused++
+			continue
+		}
+		found++
+		if i%3 < 2 {
+			if got, err := content(f, []string{"name", ""}[i%3]); err != nil || got != "inside" {
+				t.Fatalf("try %d: %q %v", i, got, err)
+			}
+		}
+		f.Close()
+	}
+	close(stop)
+	<-stopped
+	if found == 0 || refused == 0 {
+		t.Errorf("%d found, %d refused: nothing was raced", found, refused)
+	}
+	if _, err := os.Stat(outside + "/new"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("made a directory outside")
+	}
+}
+
+// FuzzSubpath lets a container make a link, and its pod ask for a path, both of any kind. What is found must lie in the
+// volume, and nothing may be made elsewhere.
+func FuzzSubpath(f *testing.F) {
+	f.Add("../outside", "link/secret")
+	f.Add("/", "link/etc/passwd")
+	f.Add("dir", "link/../../outside/secret")
+	f.Add("dir/..", "link/dir/new")
+	f.Add("..", "link/outside/new")
+	f.Add(".", "link/link/link")
+	f.Add("/proc/self/cwd", "link")
+	f.Add("dir/./../dir//", "./link//x")
+	f.Fuzz(func(t *testing.T, target, name string) {
+		root := t.TempDir()
+		volume := root + "/volume"
+		if err := errors.Join(os.MkdirAll(volume+"/dir", 0o755), os.Mkdir(root+"/outside", 0o755), os.WriteFile(root+"/outside/secret", nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if os.Symlink(target, volume+"/link") != nil {
+			return
+		}
+		name, err := cleanSubpath(name)
+		if err != nil {
+			return
+		}
+		if found, err := openBelow(volume, name); err == nil {
+			defer found.Close()
+			path, err := os.Readlink("/proc/self/fd/" + fdName(found))
+			if err != nil || path != volume && !strings.HasPrefix(path, volume+"/") {
+				t.Errorf("%q with a link to %q leads to %q (%v)", name, target, path, err)
+			}
+		}
+		for dir, want := range map[string]int{root: 2, root + "/outside": 1} {
+			if entries, err := os.ReadDir(dir); err != nil || len(entries) != want {
+				t.Errorf("%q with a link to %q made something in %s: %v %v", name, target, dir, entries, err)
+			}
+		}
+	})
+}

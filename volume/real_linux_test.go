@@ -1,0 +1,336 @@
+package volume_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/mount-utils"
+
+	"github.com/kubeletkit/kubeletkit/volume"
+)
+
+// realHouse mounts for real.
+func realHouse(t *testing.T) house {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root: it mounts")
+	}
+	h := newHouse(t, func(c *volume.Config) { c.Mounter = nil })
+	t.Cleanup(func() {
+		for _, path := range mountsBelow(t, h.root) {
+			t.Errorf("still mounted: %s", path)
+			_ = syscall.Unmount(path, syscall.MNT_DETACH)
+		}
+	})
+	return h
+}
+
+// mountsBelow are the mount points below dir, the last one first.
+func mountsBelow(t *testing.T, dir string) (paths []string) {
+	t.Helper()
+	table, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(table) {
+		if path := strings.Fields(string(line))[1]; strings.HasPrefix(path, dir+"/") {
+			paths = append([]string{strings.ReplaceAll(path, `\040`, " ")}, paths...)
+		}
+	}
+	return paths
+}
+
+func bind(t *testing.T, from, to string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(to, 0o755), syscall.Mount(from, to, "", syscall.MS_BIND, "")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRealMemoryHasItsSize(t *testing.T) {
+	h := realHouse(t)
+	pod := podWith("u1", memory("mem", "1Mi"))
+	dir := h.in(t, pod, "mem")
+	if err := os.WriteFile(dir+"/a", make([]byte, 512<<10), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir+"/b", make([]byte, 1<<20), 0o644); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("error %v, want no space left", err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o777 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	again := newHouse(t, func(c *volume.Config) { c.Root, c.Mounter = h.root, nil }) // the agent was started again
+	again.in(t, pod, "mem")
+	if info, err := os.Stat(dir + "/a"); err != nil || info.Size() != 512<<10 {
+		t.Error("the data did not stay (c137)")
+	}
+	if n := len(mountsBelow(t, h.root)); n != 1 {
+		t.Errorf("%d mounts", n)
+	}
+	again.unmount(t, "u1")
+}
+
+func TestRealMountsWithinAVolumeAreUnmountedNotEmptied(t *testing.T) {
+	h := realHouse(t)
+	host := t.TempDir()
+	write(t, host+"/precious", "safe")
+	dir := h.in(t, podWith("u1", emptyDir("cache")), "cache")
+	bind(t, host, dir+"/a b/c") // as a privileged container may leave it behind; of the same file system
+	bind(t, host, dir+"/a b/c")
+	h.unmount(t, "u1")
+	if read(t, host+"/precious") != "safe" {
+		t.Error("gone")
+	}
+}
+
+// blind is a mounter whose mount table is empty, as one that was read too early.
+type blind struct{ mount.Interface }
+
+func (blind) List() ([]mount.MountPoint, error) { return nil, nil }
+
+func TestRealMountsNobodyKnowsOfAreNotEntered(t *testing.T) {
+	h := realHouse(t)
+	m, _ := volume.New(volume.Config{Root: h.root, Mounter: blind{mount.New("")}})
+	host := t.TempDir()
+	write(t, host+"/precious", "safe")
+	for _, place := range []string{"at", "deep/er/at"} {
+		dir := h.in(t, podWith("u1", emptyDir("cache")), "cache")
+		bind(t, host, filepath.Join(dir, place))
+		if err := m.Unmount(t.Context(), "u1"); err == nil {
+			t.Error("no error")
+		}
+		if read(t, host+"/precious") != "safe" {
+			t.Fatal("gone")
+		}
+		h.unmount(t, "u1")
+	}
+}
+
+// subpath asks for a part of the volume and answers where it is bound.
+func (h house) subpath(t *testing.T, uid types.UID, name, path string) (string, error) {
+	t.Helper()
+	place, done, err := h.Subpath(t.Context(), uid, name, "main", 0, path)
+	done()
+	return place, err
+}
+
+func TestRealSubpath(t *testing.T) {
+	h := realHouse(t)
+	outside := t.TempDir()
+	write(t, outside+"/precious", "not yours")
+	host := t.TempDir()
+	write(t, host+"/here/file", "from the host")
+	pod := podWith("u1", emptyDir("cache"), hostPath("host", host, v1.HostPathDirectory))
+	dir := h.in(t, pod, "cache")
+	write(t, dir+"/a/b/file", "found")
+	for link, target := range map[string]string{
+		"rel": "a/b", "a/up": "../a/b", "abs": "/a", "out": outside, "root": "/", "deepout": "../../../../../../../../../../etc",
+		"dangling": "missing", "loop": "loop", "a/proc": "/proc/self/root",
+	} {
+		_ = os.Symlink(target, dir+"/"+link)
+	}
+	_ = syscall.Mkfifo(dir+"/pipe", 0o600)
+	_ = os.Chmod(dir, 0o2770|fs.ModeSetgid)
+	for _, c := range []struct {
+		rule, volume, path string
+		file, want         string // in it; in the error
+	}{
+		{"a directory", "cache", "a/b", "file", "found"},
+		{"a file", "cache", "a/b/file", "", "found"},
+		{"a link that stays within", "cache", "rel/file", "", "found"},
+		{"a link that goes up and stays within", "cache", "a/up", "file", "found"},
+		{"an unclean path", "cache", "./a//b/", "file", "found"},
+		{"a path of the host", "host", "here", "file", "from the host"},
+		{"a link out of it", "cache", "out", "", "leads out of the volume"},
+		{"through a link out of it", "cache", "out/precious", "", "leads out of the volume"},
+		{"an absolute link, though it looks as if it stayed", "cache", "abs", "", "leads out of the volume"},
+		{"a link to the root", "cache", "root/etc/passwd", "", "leads out of the volume"},
+		{"a link far up", "cache", "deepout/passwd", "", "leads out of the volume"},
+		{"a link of the kernel", "cache", "a/proc/etc", "", "leads out of the volume"},
+		{"a link that leads nowhere", "cache", "dangling", "", "goes through something that is no directory, nor a link to one"},
+		{"through a link that leads nowhere", "cache", "dangling/x", "", "goes through something that is no directory, nor a link to one"},
+		{"a link to itself", "cache", "loop", "", "goes through links in a circle"},
+		{"through a file", "cache", "a/b/file/x", "", "goes through something that is no directory"},
+		{"a way up (c138)", "cache", "a/../..", "", "must not go up by .. anywhere"},
+		{"an absolute path", "cache", "/etc", "", "must be relative"},
+		{"no path", "cache", "", "", "is no path"},
+		{"a volume that is not there", "other", "a", "", "is not in place"},
+		{"a volume with a bad name", "../cache", "a", "", "cannot name a directory"},
+	} {
+		t.Run(c.rule, func(t *testing.T) {
+			place, err := h.subpath(t, "u1", c.volume, c.path)
+			if err != nil {
+				if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), h.root) {
+					t.Errorf("error %q, want one with %q and without a path of the host", err, c.want)
+				}
+				return
+			}
+			if got := read(t, filepath.Join(place, c.file)); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+	t.Run("what is neither file nor directory", func(t *testing.T) {
+		place, err := h.subpath(t, "u1", "cache", "pipe") // must not wait for a writer
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(place); err != nil || info.Mode().Type() != fs.ModeNamedPipe {
+			t.Error(info, err)
+		}
+	})
+	t.Run("what is missing becomes a directory like the volume", func(t *testing.T) {
+		place, err := h.subpath(t, "u1", "cache", "rel/new/er")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{place, dir + "/a/b/new", dir + "/a/b/new/er"} {
+			if info, err := os.Stat(path); err != nil || info.Mode() != fs.ModeDir|fs.ModeSetgid|0o770 {
+				t.Error(path, info, err)
+			}
+		}
+	})
+	if n := len(mountsBelow(t, h.root)); n != 2 {
+		t.Errorf("%d mounts, want the latest of each volume", n)
+	}
+	h.unmount(t, "u1")
+	if read(t, host+"/here/file") != "from the host" {
+		t.Error("the host lost a file")
+	}
+}
+
+func TestRealSubpathIsBoundOnceAndAnewWhenItChanged(t *testing.T) {
+	h := realHouse(t)
+	pod := podWith("u1", downward("info", fieldItem("name", "metadata.name"), fieldItem("labels", "metadata.labels")))
+	h.in(t, pod, "info")
+	first, err := h.subpath(t, "u1", "info", "labels")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := h.subpath(t, "u1", "info", "labels")
+	if err != nil || again != first || len(mountsBelow(t, h.root)) != 2 {
+		t.Errorf("%q %v, %d mounts", again, err, len(mountsBelow(t, h.root)))
+	}
+	pod = pod.DeepCopy()
+	pod.Labels = map[string]string{"new": "label"}
+	dir := h.in(t, pod, "info")
+	if got := read(t, first); got != "app=\"web\"\ntier=\"front\"" {
+		t.Errorf("what is bound has changed: %q", got)
+	}
+	again, err = h.subpath(t, "u1", "info", "labels") // the container is started again (c125)
+	if err != nil || again != first || read(t, again) != `new="label"` {
+		t.Errorf("%q %v: %q", again, err, read(t, again))
+	}
+	if got := read(t, dir+"/labels"); got != `new="label"` {
+		t.Errorf("the directory shows %q (c136)", got)
+	}
+	h.unmount(t, "u1")
+}
+
+func TestRealFilesStayWhileAContainerIsMadeWithThem(t *testing.T) {
+	h := realHouse(t)
+	pod := podWith("u1", downward("info", fieldItem("labels", "metadata.labels")))
+	dir := h.in(t, pod, "info")
+	old, _ := os.Readlink(dir + "/..data")
+	_, done, err := h.Subpath(t.Context(), "u1", "info", "main", 0, "labels")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod = pod.DeepCopy()
+	pod.Labels = nil
+	h.in(t, pod, "info")
+	if _, err := os.Stat(filepath.Join(dir, old, "labels")); err != nil {
+		t.Errorf("removed while a container is made with it (c126): %v", err)
+	}
+	done()
+	done()
+	h.in(t, pod, "info")
+	if _, err := os.Stat(filepath.Join(dir, old)); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("still there when nobody needs it")
+	}
+	h.unmount(t, "u1")
+}
+
+// TestRealKills kills a process that puts volumes in place and takes them away again, at any instant, and looks whether the
+// next one copes with what it finds.
+func TestRealKills(t *testing.T) {
+	h := realHouse(t)
+	pod := killedPod()
+	for seed := range uint64(15) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledChild$")
+		cmd.Env = append(os.Environ(), "VOLUME_ROOT="+h.root)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(20+r.IntN(250)) * time.Millisecond) // the instant of the kill, not a wait for anything
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+
+		h := newHouse(t, func(c *volume.Config) { c.Root, c.Mounter = h.root, nil })
+		if seed%2 == 0 { // it is wanted on
+			places, err := h.Mount(t.Context(), pod)
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			if got := read(t, places["info"].Path+"/name"); got != "web" {
+				t.Errorf("seed %d: %q", seed, got)
+			}
+			if place, err := h.subpath(t, "u1", "mem", "a/b"); err != nil {
+				t.Errorf("seed %d: %v at %s", seed, err, place)
+			}
+			if n := len(mountsBelow(t, h.root)); n != 3 {
+				t.Errorf("seed %d: %d mounts", seed, n)
+			}
+		}
+		err := h.Unmount(t.Context(), "u1")
+		for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); {
+			err = h.Unmount(t.Context(), "u1") // a mount(8) that was killed, too, may still hold on to it
+		}
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		h.unmount(t, "u1")
+	}
+}
+
+func killedPod() *v1.Pod {
+	return podWith("u1", emptyDir("cache"), memory("mem", "1Mi"), downward("info", fieldItem("name", "metadata.name")))
+}
+
+// TestKilledChild is the process that TestRealKills kills.
+func TestKilledChild(t *testing.T) {
+	root := os.Getenv("VOLUME_ROOT")
+	if root == "" {
+		return // nobody asked for it
+	}
+	m, err := volume.New(volume.Config{Root: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; ; i++ {
+		places, err := m.Mount(context.Background(), killedPod())
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, fmt.Sprintf("%s/%d/deep/er", places["cache"].Path, i), "")
+		_, done, _ := m.Subpath(context.Background(), "u1", "mem", "main", 0, "a/b")
+		done()
+		_ = m.Unmount(context.Background(), "u1")
+	}
+}
