@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	clientexec "k8s.io/client-go/util/exec"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/kubeletkit/kubeletkit/test/agent"
 )
@@ -95,10 +97,11 @@ func logs(t *testing.T, n *node) {
 		t.Errorf("the log of an init container is %q", got)
 	}
 	for path, want := range map[string]int{
-		path + "?previous=true":                        http.StatusBadRequest,
-		"/containerLogs/default/job-node/nobody":       http.StatusNotFound,
-		"/containerLogs/default/nobody/job":            http.StatusNotFound,
-		"/containerLogs/default/job-node/job?follow=x": http.StatusBadRequest,
+		path + "?previous=true":                  http.StatusBadRequest,
+		"/containerLogs/default/job-node/nobody": http.StatusNotFound,
+		"/containerLogs/default/nobody/job":      http.StatusNotFound,
+		path + "?tailLines=-1":                   http.StatusUnprocessableEntity,
+		path + "?tailLines=x":                    http.StatusBadRequest,
 	} {
 		if resp := n.open(t.Context(), t, n.token(t), path); resp.StatusCode != want {
 			t.Errorf("%s answers %s, want %d", path, resp.Status, want)
@@ -106,54 +109,70 @@ func logs(t *testing.T, n *node) {
 	}
 }
 
-// execs runs commands over both protocols that clients speak.
+// execs runs commands as clients do: over SPDY, over the WebSocket protocol that runtimes speak, and as kubectl, which
+// tries a newer one first.
 func execs(t *testing.T, n *node) {
 	config := &rest.Config{Host: n.url(""), BearerToken: n.token(t), TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-	for protocol, executor := range map[string]func(*url.URL) (remotecommand.Executor, error){
-		"SPDY": func(u *url.URL) (remotecommand.Executor, error) {
-			return remotecommand.NewSPDYExecutor(config, http.MethodPost, u)
-		},
+	spdy := func(u *url.URL) (remotecommand.Executor, error) {
+		return remotecommand.NewSPDYExecutor(config, http.MethodPost, u)
+	}
+	for name, executor := range map[string]func(*url.URL) (remotecommand.Executor, error){
+		"SPDY": spdy,
 		"WebSocket": func(u *url.URL) (remotecommand.Executor, error) {
-			return remotecommand.NewWebSocketExecutor(config, http.MethodGet, u.String())
+			return remotecommand.NewWebSocketExecutorForProtocols(config, http.MethodGet, u.String(), "v4.channel.k8s.io")
+		},
+		"kubectl": func(u *url.URL) (remotecommand.Executor, error) {
+			first, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, u.String())
+			if err != nil {
+				return nil, err
+			}
+			second, err := spdy(u)
+			if err != nil {
+				return nil, err
+			}
+			return remotecommand.NewFallbackExecutor(first, second, httpstream.IsUpgradeFailure)
 		},
 	} {
-		t.Run(protocol, func(t *testing.T) {
-			run := func(stdin string, command ...string) (stdout, stderr string, err error) {
-				q := url.Values{"command": command, "output": {"1"}, "error": {"1"}}
-				var in io.Reader
-				if stdin != "" {
-					q.Set("input", "1")
-					in = strings.NewReader(stdin)
-				}
-				u, err := url.Parse(n.url("/exec/default/web-node/sidekick?" + q.Encode()))
-				if err != nil {
-					t.Fatal(err)
-				}
-				e, err := executor(u)
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, stop := context.WithTimeout(t.Context(), patience)
-				defer stop()
-				var out, errOut bytes.Buffer
-				err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: &out, Stderr: &errOut})
-				return out.String(), errOut.String(), err
-			}
-			if out, errOut, err := run("", "sh", "-c", "echo hello; echo trouble >&2"); err != nil || out != "hello\n" || errOut != "trouble\n" {
-				t.Errorf("both streams: %q, %q, %v", out, errOut, err)
-			}
-			_, _, err := run("", "sh", "-c", "exit 42")
-			if exit, ok := errors.AsType[clientexec.CodeExitError](err); !ok || exit.Code != 42 {
-				t.Errorf("exit code 42 came as %v", err)
-			}
-			text := strings.Repeat("what goes in comes out\n", 20_000)
-			if out, _, err := run(text, "cat"); err != nil || out != text {
-				t.Errorf("%d bytes through cat came back as %d, %v", len(text), len(out), err)
-			}
-			if _, _, err := run("", "/no/such/command"); err == nil {
-				t.Error("a command that is not there was no error")
-			}
-		})
+		t.Run(name, func(t *testing.T) { execOver(t, n, executor) })
+	}
+}
+
+func execOver(t *testing.T, n *node, executor func(*url.URL) (remotecommand.Executor, error)) {
+	run := func(stdin string, command ...string) (stdout, stderr string, err error) {
+		q := url.Values{"command": command, "output": {"1"}, "error": {"1"}}
+		var in io.Reader
+		if stdin != "" {
+			q.Set("input", "1")
+			in = strings.NewReader(stdin)
+		}
+		u, err := url.Parse(n.url("/exec/default/web-node/sidekick?" + q.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := executor(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), patience)
+		defer stop()
+		var out, errOut bytes.Buffer
+		err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: &out, Stderr: &errOut})
+		return out.String(), errOut.String(), err
+	}
+	if out, errOut, err := run("", "sh", "-c", "echo hello; echo trouble >&2"); err != nil || out != "hello\n" || errOut != "trouble\n" {
+		t.Errorf("both streams: %q, %q, %v", out, errOut, err)
+	}
+	_, _, err := run("", "sh", "-c", "exit 42")
+	if exit, ok := errors.AsType[clientexec.CodeExitError](err); !ok || exit.Code != 42 {
+		t.Errorf("exit code 42 came as %v", err)
+	}
+	text := strings.Repeat("what goes in comes out\n", 20_000)
+	// By its length: the end of stdin is no message of the older WebSocket protocol.
+	if out, _, err := run(text, "head", "-c", strconv.Itoa(len(text))); err != nil || out != text {
+		t.Errorf("of %d bytes in %d came out, %v", len(text), len(out), err)
+	}
+	if _, _, err := run("", "/no/such/command"); err == nil {
+		t.Error("a command that is not there was no error")
 	}
 }
 
