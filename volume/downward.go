@@ -3,13 +3,11 @@ package volume
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
@@ -66,94 +64,22 @@ func (m *Manager) pick(to payload, pod *v1.Pod, items []v1.DownwardAPIVolumeFile
 func (m *Manager) value(pod *v1.Pod, item v1.DownwardAPIVolumeFile) (string, error) {
 	switch {
 	case item.FieldRef != nil:
-		return field(pod, item.FieldRef.FieldPath)
+		value, ok := podspec.Field(pod, item.FieldRef.FieldPath)
+		if !ok {
+			return "", fmt.Errorf("fieldRef %q cannot be shown in a file", item.FieldRef.FieldPath)
+		}
+		return value, nil
 	case item.ResourceFieldRef != nil:
-		return m.amount(pod, item.ResourceFieldRef)
+		return podspec.Amount(pod, nil, item.ResourceFieldRef, m.allocatable())
 	}
 	return "", errors.New("has neither fieldRef nor resourceFieldRef")
 }
 
-// field is one of the pod's own fields. Only those may be shown that are known before the pod runs.
-func field(pod *v1.Pod, path string) (string, error) {
-	if key, ok := subscript(path, "metadata.labels"); ok {
-		return pod.Labels[key], nil
+func (m *Manager) allocatable() v1.ResourceList {
+	if n := m.cfg.Node(); n != nil {
+		return n.Status.Allocatable
 	}
-	if key, ok := subscript(path, "metadata.annotations"); ok {
-		return pod.Annotations[key], nil
-	}
-	switch path {
-	case "metadata.name":
-		return pod.Name, nil
-	case "metadata.namespace":
-		return pod.Namespace, nil
-	case "metadata.uid":
-		return string(pod.UID), nil
-	case "metadata.labels":
-		return lines(pod.Labels), nil
-	case "metadata.annotations":
-		return lines(pod.Annotations), nil
-	}
-	return "", fmt.Errorf("fieldRef %q cannot be shown in a file", path)
-}
-
-// subscript reads field['key'].
-func subscript(path, field string) (key string, ok bool) {
-	rest, ok := strings.CutPrefix(path, field+"['")
-	if !ok {
-		return "", false
-	}
-	return strings.CutSuffix(rest, "']")
-}
-
-// lines writes a map as key="value", in order.
-func lines(m map[string]string) string {
-	out := make([]string, 0, len(m))
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		out = append(out, fmt.Sprintf("%s=%q", k, m[k]))
-	}
-	return strings.Join(out, "\n")
-}
-
-// amount is a request or limit of a container in units of the divisor, rounded up. A limit it does not have is what the
-// node has.
-func (m *Manager) amount(pod *v1.Pod, ref *v1.ResourceFieldSelector) (string, error) {
-	all := containers(pod)
-	i := slices.IndexFunc(all, func(c *v1.Container) bool { return c.Name == ref.ContainerName })
-	if i < 0 {
-		return "", fmt.Errorf("resourceFieldRef: the pod has no container %q", ref.ContainerName)
-	}
-	kind, what, _ := strings.Cut(ref.Resource, ".")
-	name := v1.ResourceName(what)
-	var q resource.Quantity
-	switch kind {
-	case "requests":
-		q = all[i].Resources.Requests[name]
-	case "limits":
-		q = all[i].Resources.Limits[name]
-		if n := m.cfg.Node(); q.IsZero() && n != nil && !strings.HasPrefix(what, v1.ResourceHugePagesPrefix) {
-			q = n.Status.Allocatable[name]
-		}
-	default:
-		return "", fmt.Errorf("resourceFieldRef: resource %q is not known", ref.Resource)
-	}
-	divisor := ref.Divisor
-	if divisor.IsZero() {
-		divisor = resource.MustParse("1")
-	}
-	if name == v1.ResourceCPU {
-		return fmt.Sprint(ceil(q.MilliValue(), divisor.MilliValue())), nil
-	}
-	return fmt.Sprint(ceil(q.Value(), divisor.Value())), nil
-}
-
-// ceil divides and rounds up.
-func ceil(a, b int64) int64 {
-	b = max(b, 1)
-	q := a / b
-	if a%b > 0 {
-		q++
-	}
-	return q
+	return nil
 }
 
 // show has the files in their directory, which lies in memory.

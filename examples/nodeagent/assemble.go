@@ -31,6 +31,7 @@ import (
 	"github.com/kubeletkit/kubeletkit/status"
 	"github.com/kubeletkit/kubeletkit/syncloop"
 	"github.com/kubeletkit/kubeletkit/syncloop/admit"
+	"github.com/kubeletkit/kubeletkit/volume"
 )
 
 // serve puts the parts together, from the engine upwards, and runs them until ctx ends.
@@ -61,9 +62,10 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	var roster syncloop.Roster
 	hostIPs := hostAddresses(o.nodeIP)
 	hosts := func() []string { return hostIPs }
+	volumes := one(&b, volume.New, volume.Config{Root: o.root, Memory: machineMemory(), Observe: obs("volume")})
 	pods := one(&b, podruntime.New, podruntime.Config{
 		Engine: engine, Images: images, HostIPs: hosts, Memory: machineMemory(), DNS: func() network.DNS { return dns(o) },
-		Root: o.root, LogRoot: o.podLogs, LogLinks: o.containerLogs, Changed: roster.Wake, Observe: obs("runtime"),
+		Subpaths: volumes, Root: o.root, LogRoot: o.podLogs, LogLinks: o.containerLogs, Changed: roster.Wake, Observe: obs("runtime"),
 	})
 	watch := &runtimeWatch{info: engine.Info, log: log.With("component", "runtime"), back: func() {
 		for _, p := range roster.Pods() {
@@ -91,10 +93,10 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		return b.err
 	}
 	loop := one(&b, syncloop.New, syncloop.Config{
-		Sources: map[string]syncloop.PodSource{"file": files}, Runtime: pods, Sink: statuses,
+		Sources: map[string]syncloop.PodSource{"file": files}, Runtime: pods, Sink: statuses, Volumes: volumes,
 		Probes: health, States: pods.Over(lifecycle), Roster: &roster,
 		Admit:    []syncloop.Admitter{admit.Sysctls{Unsafe: split(o.sysctls)}, admit.Platform{}, admit.Fit{}},
-		Sweepers: []syncloop.Sweeper{pods},
+		Sweepers: []syncloop.Sweeper{volumes, pods},
 		HostIPs:  hosts, RuntimeName: watch.Name, Resync: o.resync, Observe: obs("syncloop"),
 	})
 	if b.err != nil {

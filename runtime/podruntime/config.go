@@ -93,10 +93,17 @@ type making struct {
 	sandbox runtime.Sandbox
 	config  *runtime.SandboxConfig
 	in      runtime.SyncInput
+	undo    []func() // when it is made or given up
+}
+
+func (m *making) done() {
+	for _, f := range slices.Backward(m.undo) {
+		f()
+	}
 }
 
 // containerConfig describes one container instance. It makes the files the container is shown.
-func (r *Runtime) containerConfig(ctx context.Context, m making) (*runtime.ContainerConfig, error) {
+func (r *Runtime) containerConfig(ctx context.Context, m *making) (*runtime.ContainerConfig, error) {
 	pod, spec := m.pod, m.spec
 	ips := m.sandbox.IPs
 	if len(m.in.Network.IPs) > 0 {
@@ -120,7 +127,7 @@ func (r *Runtime) containerConfig(ctx context.Context, m making) (*runtime.Conta
 	if err != nil {
 		return nil, err
 	}
-	mounts, devices, err := r.mounts(m, ips)
+	mounts, devices, err := r.mounts(ctx, m, env, ips)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +148,7 @@ func (r *Runtime) containerConfig(ctx context.Context, m making) (*runtime.Conta
 }
 
 // target lets a debug container see the processes of the container it is to debug.
-func (r *Runtime) target(pod *v1.Pod, m making, c *runtime.ContainerConfig) error {
+func (r *Runtime) target(pod *v1.Pod, m *making, c *runtime.ContainerConfig) error {
 	for i := range pod.Spec.EphemeralContainers {
 		e := &pod.Spec.EphemeralContainers[i]
 		if e.Name != m.spec.Name || e.TargetContainerName == "" || c.Namespaces.HostPID || c.Namespaces.SharePID {
@@ -185,21 +192,13 @@ func jsonOf(v any) string {
 }
 
 // mounts are the volumes in the order of the spec, then /etc/hosts and the file for the termination message.
-func (r *Runtime) mounts(m making, ips []string) (mounts []runtime.Mount, devices []runtime.Device, err error) {
+func (r *Runtime) mounts(ctx context.Context, m *making, env *environ, ips []string) (mounts []runtime.Mount, devices []runtime.Device, err error) {
 	pod, spec := m.pod, m.spec
-	for _, vm := range spec.VolumeMounts {
-		v, ok := m.in.Volumes[vm.Name]
-		if !ok {
-			return nil, nil, fmt.Errorf("volume %q of mount %s is not in place", vm.Name, vm.MountPath)
+	for i := range spec.VolumeMounts {
+		mount, err := r.volumeMount(ctx, m, i, env)
+		if err != nil {
+			return nil, nil, fmt.Errorf("mount %s: %w", spec.VolumeMounts[i].MountPath, err)
 		}
-		if vm.SubPath != "" || vm.SubPathExpr != "" {
-			return nil, nil, fmt.Errorf("mount %s: subPath needs a volume manager, and this agent has none", vm.MountPath)
-		}
-		mount := runtime.Mount{HostPath: v.Path, Image: v.Image, ContainerPath: vm.MountPath, ReadOnly: vm.ReadOnly || v.ReadOnly, Relabel: v.Relabel}
-		if vm.MountPropagation != nil {
-			mount.Propagation = string(*vm.MountPropagation)
-		}
-		mount.Recursive = vm.RecursiveReadOnly != nil && *vm.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled
 		mounts = append(mounts, mount)
 	}
 	for _, d := range spec.VolumeDevices {
@@ -226,6 +225,56 @@ func (r *Runtime) mounts(m making, ips []string) (mounts []runtime.Mount, device
 		mounts = append(mounts, runtime.Mount{HostPath: path, ContainerPath: spec.TerminationMessagePath})
 	}
 	return mounts, devices, nil
+}
+
+// volumeMount is mount number i of the container.
+func (r *Runtime) volumeMount(ctx context.Context, m *making, i int, env *environ) (runtime.Mount, error) {
+	vm := &m.spec.VolumeMounts[i]
+	v, ok := m.in.Volumes[vm.Name]
+	if !ok {
+		return runtime.Mount{}, fmt.Errorf("volume %q is not in place", vm.Name)
+	}
+	mount := runtime.Mount{HostPath: v.Path, Image: v.Image, ContainerPath: vm.MountPath, ReadOnly: vm.ReadOnly || v.ReadOnly, Relabel: v.Relabel}
+	if vm.MountPropagation != nil {
+		mount.Propagation = string(*vm.MountPropagation)
+	}
+	mount.Recursive = vm.RecursiveReadOnly != nil && *vm.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled
+	path, err := subpath(vm, env)
+	switch {
+	case err != nil || path == "":
+		return mount, err
+	case v.Image != "":
+		mount.SubPath = path
+		return mount, nil
+	case r.cfg.Subpaths == nil:
+		return mount, errors.New("subPath needs a volume manager, and this agent has none")
+	}
+	host, done, err := r.cfg.Subpaths.Subpath(ctx, m.pod.UID, vm.Name, m.spec.Name, i, path)
+	if err != nil {
+		return mount, err
+	}
+	m.undo = append(m.undo, done)
+	mount.HostPath = host
+	return mount, nil
+}
+
+// subpath is the path within the volume. In an expression every variable must be there and say something.
+func subpath(vm *v1.VolumeMount, env *environ) (string, error) {
+	if vm.SubPathExpr == "" {
+		return vm.SubPath, nil
+	}
+	missing := ""
+	path := podspec.Expand(vm.SubPathExpr, func(name string) (string, bool) {
+		value, ok := env.lookup(name)
+		if !ok || value == "" {
+			missing = name
+		}
+		return value, ok
+	})
+	if missing != "" {
+		return "", fmt.Errorf("subPathExpr %q: environment variable %s is not set or empty", vm.SubPathExpr, missing)
+	}
+	return path, nil
 }
 
 // hostsMount writes the pod's /etc/hosts, unless the container brings its own or the pod has no address to put there.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
@@ -19,6 +17,13 @@ type facts struct {
 	ips     []string // of the pod
 	hostIPs []string
 	node    *v1.Node // nil: unknown
+}
+
+func (f facts) allocatable() v1.ResourceList {
+	if f.node == nil {
+		return nil
+	}
+	return f.node.Status.Allocatable
 }
 
 // environ collects variables in order; a later one of the same name takes the earlier one's place.
@@ -91,7 +96,7 @@ func envValue(ctx context.Context, objects Objects, pod *v1.Pod, c *v1.Container
 		value, err = field(pod, from.FieldRef.FieldPath, f)
 		return value, true, err
 	case from.ResourceFieldRef != nil:
-		value, err = resourceField(pod, c, from.ResourceFieldRef, f)
+		value, err = podspec.Amount(pod, c, from.ResourceFieldRef, f.allocatable())
 		return value, true, err
 	case from.ConfigMapKeyRef != nil:
 		r := from.ConfigMapKeyRef
@@ -150,23 +155,10 @@ func secret(ctx context.Context, objects Objects, namespace, name string, option
 
 // field is the value of one of the pod's own fields (downward API).
 func field(pod *v1.Pod, path string, f facts) (string, error) {
-	if key, ok := subscript(path, "metadata.labels"); ok {
-		return pod.Labels[key], nil
-	}
-	if key, ok := subscript(path, "metadata.annotations"); ok {
-		return pod.Annotations[key], nil
+	if value, ok := podspec.Field(pod, path); ok {
+		return value, nil
 	}
 	switch path {
-	case "metadata.name":
-		return pod.Name, nil
-	case "metadata.namespace":
-		return pod.Namespace, nil
-	case "metadata.uid":
-		return string(pod.UID), nil
-	case "metadata.labels":
-		return fieldMap(pod.Labels), nil
-	case "metadata.annotations":
-		return fieldMap(pod.Annotations), nil
 	case "spec.nodeName", "spec.host":
 		return pod.Spec.NodeName, nil
 	case "spec.serviceAccountName":
@@ -183,68 +175,9 @@ func field(pod *v1.Pod, path string, f facts) (string, error) {
 	return "", fmt.Errorf("fieldRef: unknown field path %q", path)
 }
 
-func subscript(path, field string) (key string, ok bool) {
-	rest, ok := strings.CutPrefix(path, field+"['")
-	if !ok {
-		return "", false
-	}
-	return strings.CutSuffix(rest, "']")
-}
-
 func first(s []string) string {
 	if len(s) == 0 {
 		return ""
 	}
 	return s[0]
 }
-
-// fieldMap writes a map the way the downward API does: name="value", a line each, in order.
-func fieldMap(m map[string]string) string {
-	lines := make([]string, 0, len(m))
-	for _, k := range sortedKeys(m) {
-		lines = append(lines, fmt.Sprintf("%s=%q", k, m[k]))
-	}
-	return strings.Join(lines, "\n")
-}
-
-// resourceField is a request or limit in units of the divisor, rounded up.
-func resourceField(pod *v1.Pod, c *v1.Container, ref *v1.ResourceFieldSelector, f facts) (string, error) {
-	if ref.ContainerName != "" && ref.ContainerName != c.Name {
-		c = nil
-		for _, other := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-			if other.Name == ref.ContainerName {
-				c = &other
-				break
-			}
-		}
-		if c == nil {
-			return "", fmt.Errorf("resourceFieldRef: the pod has no container %q", ref.ContainerName)
-		}
-	}
-	kind, name, _ := strings.Cut(ref.Resource, ".")
-	var q resource.Quantity
-	switch kind {
-	case "requests":
-		q = c.Resources.Requests[v1.ResourceName(name)]
-	case "limits":
-		q = c.Resources.Limits[v1.ResourceName(name)]
-		if r := pod.Spec.Resources; q.IsZero() && r != nil {
-			q = r.Limits[v1.ResourceName(name)]
-		}
-		if q.IsZero() && f.node != nil {
-			q = f.node.Status.Allocatable[v1.ResourceName(name)]
-		}
-	default:
-		return "", fmt.Errorf("resourceFieldRef: unknown resource %q", ref.Resource)
-	}
-	divisor := ref.Divisor
-	if divisor.IsZero() {
-		divisor = resource.MustParse("1")
-	}
-	if name == string(v1.ResourceCPU) {
-		return fmt.Sprint(ceil(q.MilliValue(), divisor.MilliValue())), nil
-	}
-	return fmt.Sprint(ceil(q.Value(), divisor.Value())), nil
-}
-
-func ceil(a, b int64) int64 { return (a + b - 1) / max(b, 1) }

@@ -29,17 +29,24 @@ type Objects interface {
 	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
 }
 
+// Subpaths makes one path inside a volume safe to bind into a container. done is called once the container is made or given
+// up.
+type Subpaths interface {
+	Subpath(ctx context.Context, uid types.UID, volume, container string, index int, path string) (host string, done func(), err error)
+}
+
 // Config describes a Runtime. Engine is required; every other field works at zero.
 type Config struct {
 	Engine runtime.Engine
 	Images Images // nil: the engine has no images, a container's image goes to it as it is written
 
-	Objects Objects                                       // nil: a variable from a ConfigMap or Secret fails
-	Classes func(name string) (handler string, err error) // runtime classes; nil: a pod that names one fails
-	Node    func() *v1.Node                               // what resourceFieldRef falls back to; nil: unknown
-	HostIPs func() []string                               // this machine's, the primary one first; nil: unknown
-	Memory  int64                                         // of this machine in bytes; 0: unknown
-	DNS     func() network.DNS                            // how names are resolved, asked for each sandbox; nil: the engine's way
+	Subpaths Subpaths                                      // nil: a mount with a subPath fails
+	Objects  Objects                                       // nil: a variable from a ConfigMap or Secret fails
+	Classes  func(name string) (handler string, err error) // runtime classes; nil: a pod that names one fails
+	Node     func() *v1.Node                               // what resourceFieldRef falls back to; nil: unknown
+	HostIPs  func() []string                               // this machine's, the primary one first; nil: unknown
+	Memory   int64                                         // of this machine in bytes; 0: unknown
+	DNS      func() network.DNS                            // how names are resolved, asked for each sandbox; nil: the engine's way
 
 	Root     string // state of pods; empty: no termination messages and no /etc/hosts of our own
 	LogRoot  string // log files; empty: /var/log/pods

@@ -3,6 +3,7 @@ package podruntime
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -487,6 +488,56 @@ func TestAUIDIsNeverAPathOut(t *testing.T) {
 		}
 		if err := n.Remove(t.Context(), uid, runtime.Purge); err == nil {
 			t.Errorf("uid %q was removed", uid)
+		}
+	}
+}
+
+// paths is a Subpaths that binds nothing.
+type paths struct{ done int }
+
+func (p *paths) Subpath(_ context.Context, _ types.UID, volume, container string, index int, path string) (string, func(), error) {
+	return fmt.Sprintf("/sub/%s/%s/%d/%s", volume, container, index, path), func() { p.done++ }, nil
+}
+
+func TestVolumeMounts(t *testing.T) {
+	sub := &paths{}
+	n := newNode(t, func(c *Config) { c.Subpaths = sub })
+	p := pod("sleep 100")
+	p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "NAME", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}}, {Name: "EMPTY"}}
+	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{
+		{Name: "data", MountPath: "/data", ReadOnly: true},
+		{Name: "data", MountPath: "/part", SubPathExpr: "logs/$(NAME)"},
+		{Name: "img", MountPath: "/img", SubPath: "bin"},
+	}
+	in := runtime.SyncInput{Volumes: map[string]runtime.Volume{"data": {Path: "/host/data"}, "img": {Image: "tools:1"}}}
+	for range 2 {
+		in.Seen = n.look(p)
+		if _, err := n.Sync(t.Context(), p, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []runtime.Mount{
+		{HostPath: "/host/data", ContainerPath: "/data", ReadOnly: true},
+		{HostPath: "/sub/data/a/1/logs/web", ContainerPath: "/part"},
+		{Image: "tools:1", SubPath: "bin", ContainerPath: "/img"},
+	}
+	if diff := cmp.Diff(want, n.look(p).Newest("a").Mounts[:3]); diff != "" {
+		t.Error(diff)
+	}
+	if sub.done != 1 {
+		t.Errorf("done was called %d times", sub.done)
+	}
+
+	for path, want := range map[string]string{"$(EMPTY)": "EMPTY is not set or empty", "$(NONE)": "NONE is not set or empty"} {
+		p := p.DeepCopy()
+		p.UID = types.UID("u-" + path[2:4])
+		p.Spec.Containers[0].VolumeMounts[1].SubPathExpr = path
+		in.Seen = n.look(p)
+		if _, err := n.Sync(t.Context(), p, in); err != nil {
+			t.Fatal(err)
+		}
+		if w := n.look(p).Waiting["a"]; !strings.Contains(w.Message, want) {
+			t.Errorf("%s: %+v", path, w)
 		}
 	}
 }

@@ -63,7 +63,9 @@ func (s *step) makeContainer(ctx context.Context, a plan.Action) (err error) {
 		}
 		defer release()
 	}
-	config, err := s.describe(ctx, making{pod: s.pod, spec: spec, kind: kind, attempt: attempt, img: img, in: s.in})
+	m := &making{pod: s.pod, spec: spec, kind: kind, attempt: attempt, img: img, in: s.in}
+	defer m.done()
+	config, err := s.describe(ctx, m)
 	if err != nil {
 		return s.failed(spec.Name, "Failed", "CreateContainerConfigError", err)
 	}
@@ -79,7 +81,7 @@ func (s *step) makeContainer(ctx context.Context, a plan.Action) (err error) {
 }
 
 // describe makes the container's config, and its sandbox's when an earlier step made that.
-func (s *step) describe(ctx context.Context, m making) (*runtime.ContainerConfig, error) {
+func (s *step) describe(ctx context.Context, m *making) (*runtime.ContainerConfig, error) {
 	if s.config == nil {
 		config, _, err := s.sandboxConfig(s.pod, s.sandbox.Attempt, s.in.Network)
 		if err != nil {
