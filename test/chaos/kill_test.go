@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,17 +29,20 @@ func TestKillNine(t *testing.T) {
 	before := n.bystanders(t)
 	w := n.watch(t, n.firm(t, before)...)
 
-	wanted, ops := map[string]op{}, 0
+	wanted, ops, upon := map[string]op{}, 0, map[string]int{}
+	events := n.events(t)
 	begun := time.Now()
 	for i, l := range schedule(*seed, *kills) {
-		w.during("life %d, which lasts %v and has %v", i+1, round(l.lasts), l.ops)
+		w.during("life %d, which lasts %v", i+1, l)
 		ops += len(l.ops)
-		n.live(t, l, wanted)
+		if n.live(t, l, wanted, events) {
+			upon[l.upon.String()]++
+		}
 		if !w.ok() {
 			return
 		}
 	}
-	t.Logf("%d kills and %d changes in %v", *kills, ops, round(time.Since(begun)))
+	t.Logf("%d kills and %d changes in %v; killed upon events: %v", *kills, ops, round(time.Since(begun)), upon)
 
 	w.during("the last life")
 	n.Start()
@@ -89,8 +93,8 @@ func (n *node) firm(t *testing.T, all map[string]instance) (out []*cri.Container
 	return out
 }
 
-// live runs the agent for one life, and keeps book of what is wanted.
-func (n *node) live(t *testing.T, l lifetime, wanted map[string]op) {
+// live runs the agent for one life, and keeps book of what is wanted. It says whether an event ended it.
+func (n *node) live(t *testing.T, l lifetime, wanted map[string]op, events <-chan cri.ContainerEventType) (upon bool) {
 	t.Helper()
 	do := func(o op) {
 		if o.kind == "" {
@@ -107,12 +111,55 @@ func (n *node) live(t *testing.T, l lifetime, wanted map[string]op) {
 	}
 	n.Start()
 	start := time.Now()
-	for _, o := range ops {
-		<-time.After(time.Until(start.Add(o.at)))
-		do(o)
+	defer n.Kill()
+	end := time.After(l.lasts)
+	for {
+		var next <-chan time.Time
+		if len(ops) > 0 {
+			next = time.After(time.Until(start.Add(ops[0].at)))
+		}
+		select {
+		case <-next:
+			do(ops[0])
+			ops = ops[1:]
+		case e := <-events:
+			if l.upon != nil && e == *l.upon {
+				n.Kill()
+				for _, o := range ops { // as nobody sees it: the next one does
+					do(o)
+				}
+				return true
+			}
+		case <-end:
+			return false
+		}
 	}
-	<-time.After(time.Until(start.Add(l.lasts)))
-	n.Kill()
+}
+
+// events are what the runtime tells of, until the test ends.
+func (n *node) events(t *testing.T) <-chan cri.ContainerEventType {
+	t.Helper()
+	stream, err := n.cri.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(chan cri.ContainerEventType)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			e, err := stream.Recv()
+			if err != nil {
+				return // the test has ended; before it, the watcher fails as well
+			}
+			select {
+			case out <- e.GetContainerEventType():
+			case <-t.Context().Done():
+				return
+			}
+		}
+	})
+	t.Cleanup(wg.Wait)
+	return out
 }
 
 // settled says whether all wanted pods are as they should be in the end, and nothing else is there.
@@ -162,8 +209,8 @@ func (k kind) fits(p *v1.Pod, v view) error {
 			running[name(c).container] = true
 		}
 	}
-	if k.job {
-		if (p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed) || readySandboxes > 0 || len(running) > 0 {
+	if k.ends != "" {
+		if p.Status.Phase != k.ends || readySandboxes > 0 || len(running) > 0 {
 			return fmt.Errorf("it is %s with %d ready sandboxes and %d running containers", p.Status.Phase, readySandboxes, len(running))
 		}
 		return nil

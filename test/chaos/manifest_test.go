@@ -3,12 +3,14 @@ package chaos
 import (
 	"fmt"
 	"strings"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // A kind is a way for a pod to behave.
 type kind struct {
 	name string
-	job  bool // comes to an end
+	ends v1.PodPhase // how it ends by itself; empty: it does not
 	text string
 }
 
@@ -82,17 +84,17 @@ var services = []kind{
 
 // jobs are kinds of pods that end by themselves.
 var jobs = []kind{
-	{name: "done", job: true, text: head + `
+	{name: "done", ends: v1.PodSucceeded, text: head + `
   restartPolicy: OnFailure
   containers:
   - {name: app, ` + demo + `, args: [job, --lines=3, --every=200ms]}
 `},
-	{name: "failed", job: true, text: head + `
+	{name: "failed", ends: v1.PodFailed, text: head + `
   restartPolicy: Never
   containers:
   - {name: once-app, ` + demo + `, args: [job, --lines=3, --every=200ms, --code=3]}
 `},
-	{name: "never", job: true, text: head + `
+	{name: "never", ends: v1.PodSucceeded, text: head + `
   restartPolicy: Never
   initContainers:
   - {name: once-first, ` + busybox + `, command: ["true"]}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // slots is how many pods come and go.
@@ -30,13 +32,23 @@ func (o op) String() string {
 	return fmt.Sprintf("%v: write %s as %s, revision %d", round(o.at), o.pod(), o.kind, o.revision)
 }
 
-// round of a test: the agent lives for a while, manifests change meanwhile, it is killed.
+// lifetime is how long the agent lives and which manifests change meanwhile, until it is killed.
 type lifetime struct {
 	lasts time.Duration
+	upon  *cri.ContainerEventType // when the runtime tells of this, it ends sooner; nil: it does not
 	ops   []op
 }
 
-// schedule makes up lives out of a seed. Half of the changes are new pods, and what a pod is replaced by is of any kind.
+func (l lifetime) String() string {
+	if l.upon != nil {
+		return fmt.Sprintf("%v, or until %v, with %v", round(l.lasts), l.upon, l.ops)
+	}
+	return fmt.Sprintf("%v, with %v", round(l.lasts), l.ops)
+}
+
+// schedule makes up lives out of a seed. Most last up to 1.5 seconds, less than a pod needs to start and end; some last
+// longer, and some end when the runtime has just done something, the instants at which most is half done. Half of the
+// changes are new pods, and what a pod is replaced by is of any kind.
 func schedule(seed uint64, lives int) []lifetime {
 	random := rand.New(rand.NewPCG(seed, 0))
 	kinds := slices.Concat(services, jobs)
@@ -53,6 +65,14 @@ func schedule(seed uint64, lives int) []lifetime {
 	out := make([]lifetime, lives)
 	for i := range out {
 		l := lifetime{lasts: time.Duration(random.Int64N(int64(1500 * time.Millisecond)))}
+		switch random.IntN(6) {
+		case 0, 1:
+			l.lasts *= 4
+		case 2, 3:
+			l.lasts = 4 * time.Second
+			upon := cri.ContainerEventType(random.IntN(len(cri.ContainerEventType_name)))
+			l.upon = &upon
+		}
 		if random.IntN(3) == 0 {
 			l.ops = append(l.ops, next(-time.Millisecond))
 		}
