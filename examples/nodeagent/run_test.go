@@ -150,6 +150,28 @@ func TestRuntimeWatchTellsDownAndUpOnce(t *testing.T) {
 	})
 }
 
+func TestRuntimeWatchNoticesSoonThatItIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var noticed time.Duration
+		w := &runtimeWatch{
+			log:  slog.New(slog.DiscardHandler),
+			back: func() { noticed = time.Since(start) - 7*time.Second },
+			info: func(context.Context) (runtime.Info, error) {
+				if time.Since(start) < 7*time.Second {
+					return runtime.Info{}, runtime.ErrUnavailable
+				}
+				return runtime.Info{Ready: runtime.Condition{OK: true}}, nil
+			},
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		if err := w.Run(ctx); err != nil || noticed > time.Second || w.Healthy() != nil {
+			t.Errorf("noticed after %v; %v, %v", noticed, err, w.Healthy())
+		}
+	})
+}
+
 func TestFlags(t *testing.T) {
 	for _, tt := range []struct {
 		name string

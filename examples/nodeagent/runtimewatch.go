@@ -11,7 +11,8 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
-// runtimeWatch asks the runtime every few seconds how it is, and remembers the answer.
+// runtimeWatch asks the runtime every few seconds how it is, and every second while it is down: pods wait for the answer
+// then. It remembers the last one.
 type runtimeWatch struct {
 	info  func(ctx context.Context) (runtime.Info, error)
 	back  func() // called when it is there again
@@ -30,14 +31,19 @@ func (w *runtimeWatch) Run(ctx context.Context) error {
 	if every == 0 {
 		every = 5 * time.Second
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	next := time.NewTimer(0)
+	defer next.Stop()
 	for {
-		w.ask(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-next.C:
+		}
+		w.ask(ctx)
+		if w.Healthy() == nil {
+			next.Reset(every)
+		} else {
+			next.Reset(min(every, time.Second))
 		}
 	}
 }
