@@ -34,6 +34,33 @@ func TestRuntimeRestart(t *testing.T) {
 	if n.PID() != pid || born(pid) == "" {
 		t.Error("the agent is another process than before")
 	}
+	t.Run("agent starts first", n.first)
+}
+
+// first starts the agent before the runtime.
+func (n *node) first(t *testing.T) {
+	stays := []string{"stays-web", "stays-sidecar"}
+	before := n.running(t, stays...)
+	n.Kill()
+	if err := n.bed.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.Start()
+	agent.Eventually(t, 20*time.Second, "the agent answers without a runtime", func() error { return n.Healthy(t.Context(), "ping") })
+	if err := n.Healthy(t.Context(), "runtime"); err == nil {
+		t.Error("a runtime that is not there is healthy")
+	}
+	n.Write("early.yaml", kindNamed("plain").manifest("early", 0))
+	<-time.After(3 * time.Second)
+	if err := n.bed.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	agent.Eventually(t, 30*time.Second, "all pods are ready", func() error { return n.ready(t.Context(), append(stays, "early")...) })
+	t.Logf("all pods ready %v after the runtime was there", round(time.Since(back)))
+	if after := n.running(t, stays...); !maps.Equal(before, after) {
+		t.Errorf("containers changed:\n%v\n%v", before, after)
+	}
 }
 
 func (n *node) outage(t *testing.T, number int, end func(context.Context) error) {
@@ -74,21 +101,22 @@ func (n *node) outage(t *testing.T, number int, end func(context.Context) error)
 	if err := n.Healthy(t.Context(), "ping"); err != nil {
 		t.Errorf("the agent does not answer without a runtime: %v", err)
 	}
-	n.returns(t, comes, leaves, dies, victim.Attempt, begun)
+	n.returns(t, comes, leaves, dies, victim.Attempt, begun, said)
 	if after := n.running(t, stays...); !maps.Equal(before, after) {
 		t.Errorf("containers changed:\n%v\n%v", before, after)
 	}
 }
 
 // returns starts the runtime again and waits for what was wanted meanwhile.
-func (n *node) returns(t *testing.T, comes, leaves, dies string, attempt uint32, begun time.Time) {
+func (n *node) returns(t *testing.T, comes, leaves, dies string, attempt uint32, begun time.Time, said int) {
 	t.Helper()
 	starting := time.Now()
 	if err := n.bed.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	back := time.Now()
-	t.Logf("away for %v, %v of that to start", round(back.Sub(begun)), round(back.Sub(starting)))
+	t.Logf("away for %v, %v of that to start; meanwhile the agent wrote %d lines of log",
+		round(back.Sub(begun)), round(back.Sub(starting)), strings.Count(n.Log()[said:], "\n"))
 	missing := map[string]func() error{
 		"reported as up": func() error { return n.Healthy(t.Context(), "runtime") },
 		"new pod ready":  func() error { return n.ready(t.Context(), comes) },
@@ -108,7 +136,7 @@ func (n *node) returns(t *testing.T, comes, leaves, dies string, attempt uint32,
 			return nil
 		},
 	}
-	agent.Eventually(t, 30*time.Second, "the agent catches up", func() error {
+	agent.Eventually(t, 15*time.Second, "the agent catches up", func() error {
 		var errs []error
 		for what, ok := range missing {
 			if err := ok(); err != nil {
