@@ -40,7 +40,7 @@ func Build(ctx context.Context, testModule string) ([]Archive, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(tmp)
-	pause, err := compilePause(ctx, filepath.Join(tmp, "pause"))
+	pause, err := compileC(ctx, pauseSource, filepath.Join(tmp, "pause"))
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", Pause, err)
 	}
@@ -77,9 +77,10 @@ func Build(ctx context.Context, testModule string) ([]Archive, error) {
 	return all, nil
 }
 
-func compilePause(ctx context.Context, out string) ([]byte, error) {
+// compileC makes a static program of one file of C.
+func compileC(ctx context.Context, source []byte, out string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "gcc", "-O2", "-static", "-s", "-Wl,--build-id=none", "-x", "c", "-o", out, "-")
-	cmd.Stdin = bytes.NewReader(pauseSource)
+	cmd.Stdin = bytes.NewReader(source)
 	return compile(cmd, out)
 }
 
@@ -98,10 +99,16 @@ func compile(cmd *exec.Cmd, out string) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
-// busyboxRoot is a small system around the host's static busybox, with a link for each command it knows.
+// busyboxRoot is a small system around the host's static busybox, with a link for each command it knows. Its
+// shell is the static bash: busybox's own drops environment variables whose names no shell could set, such as
+// "data-1", and upstream's specs look for them. They also want it to call itself Alpine Linux.
 func busyboxRoot(ctx context.Context) (rootFS, error) {
 	const program = "/bin/busybox"
 	data, err := os.ReadFile(program)
+	if err != nil {
+		return nil, err
+	}
+	shell, err := os.ReadFile("/bin/bash-static")
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +126,7 @@ func busyboxRoot(ctx context.Context) (rootFS, error) {
 		root.addLink("bin/"+name, "busybox")
 	}
 	root.addFile("bin/busybox", data, 0o755)
+	root.addFile("bin/sh", shell, 0o755)
 	root.addLink("sbin", "bin")
 	root.addLink("usr/bin", "../bin")
 	root.addLink("usr/sbin", "../bin")
@@ -126,6 +134,7 @@ func busyboxRoot(ctx context.Context) (rootFS, error) {
 		"etc/passwd":        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n",
 		"etc/group":         "root:x:0:\nnobody:x:65534:\n",
 		"etc/nsswitch.conf": "hosts: files dns\n",
+		"etc/os-release":    "NAME=\"Alpine Linux\"\nID=alpine\n",
 	} {
 		root.addFile(name, []byte(text), 0o644)
 	}

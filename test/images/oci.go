@@ -61,6 +61,8 @@ type config struct {
 	Env        []string `json:"Env,omitempty"`
 	Entrypoint []string `json:"Entrypoint,omitempty"`
 	Cmd        []string `json:"Cmd,omitempty"`
+
+	ExposedPorts map[string]struct{} `json:"ExposedPorts,omitempty"`
 }
 
 type descriptor struct {
