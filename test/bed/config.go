@@ -46,6 +46,13 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
   [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
     Root = "{{.Dir}}/runc"
     SystemdCgroup = false
+
+# The same under a second name, for pods with a runtime class.
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.test-handler]
+  runtime_type = "io.containerd.runc.v2"
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.test-handler.options]
+    Root = "{{.Dir}}/runc"
+    SystemdCgroup = false
 `
 
 // networkText is the pods' network: a bridge with addresses of its own, and a way out.

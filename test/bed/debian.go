@@ -14,19 +14,20 @@ import (
 // images are compiled with, and the shell for images.
 func packages() []string {
 	return []string{
-		"busybox-static", "containernetworking-plugins", "gcc", "iproute2", "iptables",
+		"bash-static", "busybox-static", "containernetworking-plugins", "gcc", "iproute2", "iptables",
 		"libc6-dev", "libseccomp-dev", "pkg-config",
 	}
 }
 
-// EnsurePackages installs the Debian packages that are missing. log may be nil.
-func EnsurePackages(ctx context.Context, log io.Writer) error {
+// EnsurePackages installs those of a bed's Debian packages, and of more, that are missing. log may be nil.
+func EnsurePackages(ctx context.Context, log io.Writer, more ...string) error {
 	if _, err := exec.LookPath("dpkg-query"); err != nil {
 		return errors.New("check packages: there is no dpkg-query; the test bed needs Debian or a relative of it")
 	}
 	// dpkg-query fails for names it has never heard of, and lists the others all the same.
-	status, _ := exec.CommandContext(ctx, "dpkg-query", append([]string{"-W", "-f", "${Package} ${db:Status-Status}\n"}, packages()...)...).Output()
-	missing := missingPackages(packages(), string(status))
+	want := append(packages(), more...)
+	status, _ := exec.CommandContext(ctx, "dpkg-query", append([]string{"-W", "-f", "${Package} ${db:Status-Status}\n"}, want...)...).Output()
+	missing := missingPackages(want, string(status))
 	if len(missing) == 0 {
 		return nil
 	}

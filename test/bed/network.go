@@ -31,6 +31,40 @@ func newState(ctx context.Context, dir string) (state, error) {
 	return state{Bridge: bridge, Subnet: subnet.String()}, err
 }
 
+// EnsureBridge makes the bridge of the bed's pods before there is a pod, so that servers can listen on its
+// address, and returns that address with the size of the pods' network. The bed must be up.
+func (b *Bed) EnsureBridge(ctx context.Context) (netip.Prefix, error) {
+	s, err := b.load(ctx)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	subnet, err := netip.ParsePrefix(s.Subnet)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("read the subnet of the bed: %w", err)
+	}
+	gateway := netip.PrefixFrom(subnet.Addr().Next(), subnet.Bits())
+	if _, err := net.InterfaceByName(s.Bridge); err == nil {
+		return gateway, nil
+	}
+	if _, err := output(ctx, nil, "ip", "link", "add", s.Bridge, "type", "bridge"); err != nil {
+		return gateway, err
+	}
+	link, err := net.InterfaceByName(s.Bridge)
+	if err != nil {
+		return gateway, fmt.Errorf("make bridge: %w", err)
+	}
+	for _, args := range [][]string{
+		// An address that was set stays; one that the bridge chose changes with the pods that come and go.
+		{"link", "set", s.Bridge, "address", link.HardwareAddr.String(), "up"},
+		{"address", "add", gateway.String(), "brd", "+", "dev", s.Bridge},
+	} {
+		if _, err := output(ctx, nil, "ip", args...); err != nil {
+			return gateway, err
+		}
+	}
+	return gateway, nil
+}
+
 // prefixes finds the IPv4 networks and addresses in a listing of routes.
 func prefixes(listing string) []netip.Prefix {
 	var found []netip.Prefix
