@@ -63,6 +63,33 @@ run: bin/run bin/nodeagent ## run the demo pods on a private containerd and watc
 clean-run: bin/run ## remove all that `make run` made
 	@bin/run clean
 
+# A cluster of one node with AGENT on it, in .cluster. FOCUS and SKIP are regular expressions of specs; the rows
+# are merged into OUT. A and B are the files to compare.
+AGENT ?= kubelet
+FOCUS ?= \[Conformance\]
+SKIP ?= \[Serial\]|\[Disruptive\]
+PROCS ?= 6
+OUT ?= .cluster/$(AGENT).tsv
+A ?= test/conformance/baseline-kubelet.tsv
+B ?=
+
+.PHONY: cluster cluster-down conformance conformance-report bin/cluster
+
+cluster: bin/cluster bin/nodeagent ## a Kubernetes of one node with AGENT=kubelet or nodeagent; prints how to reach it
+	@bin/cluster up -agent $(AGENT)
+
+cluster-down: bin/cluster ## remove all that `make cluster` made
+	@bin/cluster down
+
+conformance: bin/cluster bin/nodeagent ## upstream's specs on a cluster: AGENT, FOCUS, SKIP, PROCS, OUT
+	@bin/cluster conformance -agent $(AGENT) -focus '$(FOCUS)' -skip '$(SKIP)' -procs $(PROCS) -out $(OUT)
+
+conformance-report: bin/cluster ## totals of A, and where B differs from it
+	@bin/cluster report -a '$(A)' -b '$(B)' -document README.md
+
+bin/cluster:
+	@cd test && go build -o ../$@ ./cmd/cluster
+
 bin/bed bin/run:
 	@cd test && go build -o ../$@ ./cmd/$(@F)
 

@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+)
+
+// An Agent is who runs the pods of the cluster's node.
+type Agent string
+
+// The agents.
+const (
+	Kubelet   Agent = "kubelet"   // upstream's, what we are compared with
+	NodeAgent Agent = "nodeagent" // examples/nodeagent
+)
+
+// ErrCannotJoin says that the agent has no way to become a node of a cluster.
+var ErrCannotJoin = errors.New("cannot join a cluster")
+
+// ParseAgent reads the name of an agent.
+func ParseAgent(name string) (Agent, error) {
+	switch a := Agent(name); a {
+	case Kubelet, NodeAgent:
+		return a, nil
+	}
+	return "", fmt.Errorf("unknown agent %q; there are %s and %s", name, Kubelet, NodeAgent)
+}
+
+// CanJoin asks an agent whether it can become a node; program is our agent's file. The answer wraps
+// [ErrCannotJoin] when it cannot.
+func CanJoin(ctx context.Context, a Agent, program string) error {
+	if a == Kubelet {
+		return nil
+	}
+	help, _ := exec.CommandContext(ctx, program, "--help").CombinedOutput() // help may count as a failure
+	if len(help) == 0 {
+		return fmt.Errorf("ask %s for its flags: it says nothing", program)
+	}
+	if !bytes.Contains(help, []byte("-kubeconfig")) {
+		return fmt.Errorf("%s %w: it has no --kubeconfig flag", a, ErrCannotJoin)
+	}
+	return nil
+}
+
+// agentService is the process of an agent. Both get the same node to run: name, address, identity, runtime
+// and directories.
+func (c *Cluster) agentService(a Agent) service {
+	s := service{name: string(a), file: c.program, ready: c.agentReady}
+	common := []string{
+		"--kubeconfig=" + c.kubeconfig("node"),
+		"--root-dir=" + c.path("kubelet"),
+		"--hostname-override=" + nodeName,
+		"--node-ip=" + c.node.String(),
+		"--v=2",
+	}
+	if a == Kubelet {
+		s.file = binary("kubelet")
+		s.args = append(common, "--config="+c.path("kubelet.json"), "--cert-dir="+c.path("kubelet", "pki"))
+		return s
+	}
+	s.args = append(common,
+		"--container-runtime-endpoint="+c.bed.Endpoint(),
+		"--pod-manifest-path="+c.path("manifests"),
+		"--pod-logs-dir="+c.path("podlogs"),
+		"--address="+c.node.String(),
+		"--client-ca-file="+c.pki("ca.crt"),
+		"--tls-cert-file="+c.pki("node-serving.crt"),
+		"--tls-private-key-file="+c.pki("node-serving.key"),
+		"--cluster-dns="+dnsServiceIP,
+		"--cluster-domain="+clusterDomain,
+		"--resolv-conf=",
+	)
+	return s
+}
+
+// kubeletConfig fits machines of many kinds: cgroups of either version, swap on, disks nearly full.
+func (c *Cluster) kubeletConfig() object {
+	return object{
+		"apiVersion":                  "kubelet.config.k8s.io/v1beta1",
+		"kind":                        "KubeletConfiguration",
+		"address":                     c.node.String(),
+		"healthzBindAddress":          "127.0.0.1",
+		"authentication":              object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": true}, "x509": object{"clientCAFile": c.pki("ca.crt")}},
+		"authorization":               object{"mode": "Webhook"},
+		"tlsCertFile":                 c.pki("node-serving.crt"),
+		"tlsPrivateKeyFile":           c.pki("node-serving.key"),
+		"containerRuntimeEndpoint":    c.bed.Endpoint(),
+		"staticPodPath":               c.path("manifests"),
+		"podLogsDir":                  c.path("podlogs"),
+		"clusterDNS":                  []string{dnsServiceIP},
+		"clusterDomain":               clusterDomain,
+		"resolvConf":                  "",
+		"cgroupDriver":                "cgroupfs",
+		"failCgroupV1":                false,
+		"failSwapOn":                  false,
+		"serializeImagePulls":         false,
+		"evictionHard":                object{"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+		"imageGCHighThresholdPercent": 99,
+		"imageGCLowThresholdPercent":  98,
+	}
+}
+
+// agentReady is whether the node's server listens and its node is Ready.
+func (c *Cluster) agentReady(ctx context.Context) error {
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // only whether it listens
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(c.node.String(), "10250"))
+	if err != nil {
+		return err
+	}
+	conn.Close()
+	out, err := c.kubectl(ctx, nil, "get", "node", nodeName, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+	if err != nil {
+		return err
+	}
+	if out != "True" {
+		return fmt.Errorf("node %s is not Ready: %q", nodeName, out)
+	}
+	return nil
+}
+
+// kubectl runs kubectl as the cluster's administrator and returns what it printed.
+func (c *Cluster) kubectl(ctx context.Context, stdin []byte, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, binary("kubectl"), append([]string{"--kubeconfig", c.kubeconfig("admin")}, args...)...)
+	cmd.Stdin = bytes.NewReader(stdin)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stdout.String(), nil
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kubeletkit/kubeletkit/test/bed"
+	"github.com/kubeletkit/kubeletkit/test/cluster"
+	"github.com/kubeletkit/kubeletkit/test/conformance"
+)
+
+// judge brings a cluster up, runs specs on it and adds their rows to a file.
+func judge(ctx context.Context, flags *flag.FlagSet, args []string) error {
+	n := nodeFlags(flags)
+	focus := flags.String("focus", `\[Conformance\]`, "specs to run")
+	skip := flags.String("skip", `\[Serial\]|\[Disruptive\]`, "specs not to run")
+	procs := flags.Int("procs", 6, "specs at once")
+	out := flags.String("out", "", "file that the rows are merged into (default: AGENT.tsv in the cluster's directory)")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	c, a, err := n.open()
+	if err != nil {
+		return err
+	}
+	if *out == "" {
+		*out = filepath.Join(c.Dir(), string(a)+".tsv")
+	}
+	rows, err := judgements(ctx, c, a, *n.program, conformance.Config{Focus: *focus, Skip: *skip, Procs: *procs})
+	if err != nil {
+		return err
+	}
+	older, err := conformance.Read(*out)
+	if err != nil {
+		return err
+	}
+	if rows[0].Result == conformance.CannotJoin || len(older) > 0 && older[0].Result == conformance.CannotJoin {
+		older = nil // one says nothing about the other
+	}
+	if err := conformance.Write(*out, conformance.Merge(older, rows)); err != nil {
+		return err
+	}
+	fmt.Print(conformance.Failures(rows), "\n", conformance.Table(conformance.Entry{Name: string(a), Rows: rows}))
+	fmt.Fprintf(os.Stderr, "cluster: the rows are in %s\n", *out)
+	return nil
+}
+
+// judgements are the rows of a run; for an agent that cannot join, one row that says so.
+func judgements(ctx context.Context, c *cluster.Cluster, a cluster.Agent, program string, cfg conformance.Config) ([]conformance.Row, error) {
+	err := cluster.CanJoin(ctx, a, program)
+	if errors.Is(err, cluster.ErrCannotJoin) {
+		return []conformance.Row{{Result: conformance.CannotJoin, Name: string(a), Failure: err.Error()}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := cluster.EnsurePrograms(ctx, os.Stderr, cluster.JudgePrograms()...); err != nil {
+		return nil, err
+	}
+	if err := c.Up(ctx, a); err != nil {
+		return nil, err
+	}
+	cfg.Bin, cfg.Kubeconfig = bed.BinDir(), c.Kubeconfig()
+	cfg.Dir = filepath.Join(c.Dir(), "conformance")
+	fmt.Fprintf(os.Stderr, "cluster: running specs; follow them in %s\n", filepath.Join(cfg.Dir, "log"))
+	return conformance.Run(ctx, cfg)
+}
+
+// report compares two files of rows, and keeps the table in a document.
+func report(_ context.Context, flags *flag.FlagSet, args []string) error {
+	a := flags.String("a", "test/conformance/baseline-kubelet.tsv", "rows of the measure")
+	b := flags.String("b", "", "rows of the other agent")
+	document := flags.String("document", "", "file to keep the table in")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var entries []conformance.Entry
+	for _, file := range []string{*a, *b} {
+		if file == "" {
+			continue
+		}
+		rows, err := conformance.Read(file)
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(strings.TrimSuffix(filepath.Base(file), ".tsv"), "baseline-")
+		entries = append(entries, conformance.Entry{Name: name, Rows: rows})
+	}
+	table := conformance.Table(entries...)
+	fmt.Println(table)
+	if len(entries) == 2 {
+		fmt.Print(conformance.Compare(entries[0], entries[1]))
+	} else {
+		fmt.Print(conformance.Failures(entries[0].Rows))
+	}
+	if *document == "" {
+		return nil
+	}
+	return conformance.UpdateDocument(*document, table)
+}
