@@ -99,26 +99,19 @@ func (c *Cluster) Up(ctx context.Context, a Agent) error {
 	if err := c.prepare(ctx, s); err != nil {
 		return err
 	}
-	for _, s := range slices.Concat(c.registries(), c.controlPlane()) {
-		c.say("starting %s", s.name)
-		if err := c.start(ctx, s); err != nil {
-			return err
-		}
+	if err := c.startAll(ctx, slices.Concat(c.registries(), c.controlPlane())...); err != nil {
+		return err
 	}
 	if err := c.apply(ctx); err != nil {
 		return err
 	}
-	for _, s := range []service{c.proxy(), c.dns()} {
-		c.say("starting %s", s.name)
-		if err := c.start(ctx, s); err != nil {
-			return err
-		}
+	if err := c.startAll(ctx, c.dns()); err != nil {
+		return err
 	}
 	if err := CanJoin(ctx, a, c.program); err != nil {
 		return err
 	}
-	c.say("starting %s and waiting for its node", a)
-	return c.start(ctx, c.agentService(a))
+	return c.startAll(ctx, c.agentService(a), c.proxy()) // kube-proxy waits for the node's address
 }
 
 // packages are the Debian packages of a cluster beside those of a bed: kube-proxy's and what goes into images.

@@ -35,6 +35,17 @@ func (c *Cluster) isOurs(args []string) bool {
 	return slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, c.dir+"/") })
 }
 
+// startAll starts services one after another.
+func (c *Cluster) startAll(ctx context.Context, services ...service) error {
+	for _, s := range services {
+		c.say("starting %s", s.name)
+		if err := c.start(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // start starts a service unless it runs, in a session of its own, and waits until it is ready.
 func (c *Cluster) start(ctx context.Context, s service) error {
 	if c.pid(s.name) == 0 {
