@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -201,14 +202,19 @@ func (n *node) says(tb testing.TB, words ...string) string {
 }
 
 // rss is the memory of the agent's process in bytes.
-func (n *node) rss(tb testing.TB) int64 {
+func (n *node) rss(tb testing.TB) int64 { tb.Helper(); return n.memory(tb, "VmRSS:") }
+
+// peak is the most memory the agent's process has ever had.
+func (n *node) peak(tb testing.TB) int64 { tb.Helper(); return n.memory(tb, "VmHWM:") }
+
+func (n *node) memory(tb testing.TB, which string) int64 {
 	tb.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.PID()))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmRSS:" {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == which {
 			kib, err := strconv.ParseInt(f[1], 10, 64)
 			if err != nil {
 				tb.Fatal(err)
@@ -216,7 +222,7 @@ func (n *node) rss(tb testing.TB) int64 {
 			return kib << 10
 		}
 	}
-	tb.Fatal("no VmRSS of the agent")
+	tb.Fatal("the kernel does not say ", which)
 	return 0
 }
 
@@ -375,12 +381,24 @@ func version(p *v1.Pod) string {
 	return ""
 }
 
-// readyIn says that a pod is ready in a version.
-func readyIn(want string) func(*v1.Pod) error {
-	return func(p *v1.Pod) error {
-		if v := version(p); v != want {
-			return fmt.Errorf("is version %q, want %q", v, want)
+// up waits until a pod is ready in its version and its script has come as far as to say so: before that it takes no
+// signal.
+func (n *node) up(tb testing.TB, s shell, limit time.Duration) *v1.Pod {
+	tb.Helper()
+	return n.runs(tb, "default", s.on(), strings.TrimSpace("is up "+s.version), limit, func(p *v1.Pod) error {
+		if v := version(p); v != s.version {
+			return fmt.Errorf("is version %q, want %q", v, s.version)
 		}
-		return ready(p)
-	}
+		if err := ready(p); err != nil {
+			return err
+		}
+		pattern := filepath.Join(n.Logs, fmt.Sprintf("default_%s_%s", p.Name, p.UID), "main", "*.log")
+		logs, _ := filepath.Glob(pattern) // the pattern is good
+		for _, l := range logs {
+			if text, err := os.ReadFile(l); err == nil && strings.Contains(string(text), " F up\n") {
+				return nil
+			}
+		}
+		return errors.New("its script is not as far")
+	})
 }
