@@ -52,7 +52,7 @@ func CanJoin(ctx context.Context, a Agent, program string) error {
 // and directories.
 func (c *Cluster) agentService(a Agent) service {
 	s := service{name: string(a), file: c.program, ready: c.agentReady}
-	common := []string{
+	s.args = []string{
 		"--kubeconfig=" + c.kubeconfig("node"),
 		"--root-dir=" + c.path("kubelet"),
 		"--hostname-override=" + nodeName,
@@ -61,10 +61,10 @@ func (c *Cluster) agentService(a Agent) service {
 	}
 	if a == Kubelet {
 		s.file = binary("kubelet")
-		s.args = append(common, "--config="+c.path("kubelet.json"), "--cert-dir="+c.path("kubelet", "pki"))
+		s.args = append(s.args, "--config="+c.path("kubelet.json"), "--cert-dir="+c.path("kubelet", "pki"))
 		return s
 	}
-	s.args = append(common,
+	s.args = append(s.args,
 		"--container-runtime-endpoint="+c.bed.Endpoint(),
 		"--pod-manifest-path="+c.path("manifests"),
 		"--pod-logs-dir="+c.path("podlogs"),
@@ -114,7 +114,7 @@ func (c *Cluster) agentReady(ctx context.Context) error {
 		return err
 	}
 	conn.Close()
-	out, err := c.kubectl(ctx, nil, "get", "node", nodeName, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+	out, err := c.kubectl(ctx, "get", "node", nodeName, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
 	if err != nil {
 		return err
 	}
@@ -125,9 +125,8 @@ func (c *Cluster) agentReady(ctx context.Context) error {
 }
 
 // kubectl runs kubectl as the cluster's administrator and returns what it printed.
-func (c *Cluster) kubectl(ctx context.Context, stdin []byte, args ...string) (string, error) {
+func (c *Cluster) kubectl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, binary("kubectl"), append([]string{"--kubeconfig", c.kubeconfig("admin")}, args...)...)
-	cmd.Stdin = bytes.NewReader(stdin)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

@@ -168,7 +168,7 @@ func (c *Cluster) apply(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	err := retry(ctx, time.Second, func() error {
-		_, err := c.kubectl(ctx, nil, "apply", "-f", c.path("objects.json"))
+		_, err := c.kubectl(ctx, "apply", "-f", c.path("objects.json"))
 		return err
 	})
 	if err != nil {

@@ -85,9 +85,11 @@ func removeTables(ctx context.Context) error {
 // apart from sockets and from the files of the kernel, which go with a cgroup.
 func removeDirs(root string) error {
 	var dirs []string
-	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	walked := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
-		case err != nil: // it went away meanwhile
+		case errors.Is(err, fs.ErrNotExist): // it went away meanwhile
+		case err != nil:
+			return err
 		case d.IsDir():
 			dirs = append(dirs, path)
 		case d.Type() == fs.ModeSocket:
@@ -95,7 +97,7 @@ func removeDirs(root string) error {
 		}
 		return nil
 	})
-	var errs []error
+	errs := []error{walked}
 	for _, dir := range slices.Backward(dirs) {
 		if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove %s: %w", dir, err))

@@ -25,7 +25,7 @@ func TestSmoke(t *testing.T) {
 	name := fmt.Sprintf("smoke-%d", os.Getpid())
 	run := func(args ...string) string {
 		t.Helper()
-		out, err := c.kubectl(ctx, nil, args...)
+		out, err := c.kubectl(ctx, args...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func TestSmoke(t *testing.T) {
 	run("run", name, "--image=registry.k8s.io/e2e-test-images/busybox:1.37.0-2", "--image-pull-policy=Always",
 		"--restart=Never", "--", "sh", "-c", "echo hello; exec sleep 600")
 	t.Cleanup(func() {
-		if _, err := c.kubectl(context.WithoutCancel(ctx), nil, "delete", "pod", name, "--grace-period=1"); err != nil {
+		if _, err := c.kubectl(context.WithoutCancel(ctx), "delete", "pod", name, "--grace-period=1"); err != nil {
 			t.Error(err)
 		}
 	})
