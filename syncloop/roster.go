@@ -161,15 +161,20 @@ type worker struct {
 	from      string  // the source that wants it anew
 	blockers  []types.UID
 
-	seen      runtime.Pod
-	seenBy    uint64 // number of the look it comes from; 0: nobody looked yet
-	looks     uint64 // looks begun
-	last      v1.PodStatus
-	net       runtime.Network
-	endedAt   time.Time
-	acted     time.Time // what is seen must be newer
-	failures  int       // steps in a row
-	told      bool      // Finished was called
+	seen     runtime.Pod
+	seenBy   uint64 // number of the look it comes from; 0: nobody looked yet
+	looks    uint64 // looks begun
+	last     v1.PodStatus
+	net      runtime.Network
+	endedAt  time.Time
+	acted    time.Time // what is seen must be newer
+	failures int       // steps in a row
+	retryAt  time.Time // as the runtime's last step asked
+	told     bool      // Finished was called
+
+	complaint  string // the last failure people were told of
+	complained time.Time
+
 	publishAt publishing
 
 	stepping, stepAgain bool

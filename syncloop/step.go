@@ -106,10 +106,32 @@ func (l *Loop) outcome(w *worker, p phase, err error) {
 		return
 	}
 	wait := min(retryFirst<<min(w.failures, 10), retryMax)
-	w.failures++
 	wait += time.Duration(rand.Int64N(int64(wait)/2 + 1))
-	l.log.Warn("a step of a pod failed and is tried again", "phase", p.String(), "ref", w.ref().String(), "in", wait.Round(time.Millisecond), "err", err)
+	w.failures++
+	if w.retryAt.After(time.Now()) { // the runtime knows best when
+		wait = time.Until(w.retryAt)
+	}
+	l.complain(w, p, err)
 	l.after(w, wait)
+}
+
+// complain tells people of a failure, but not again within a minute if it is the same. The roster is locked.
+func (l *Loop) complain(w *worker, p phase, err error) {
+	const again = time.Minute
+	if now := time.Now(); w.complaint != err.Error() || now.Sub(w.complained) > again {
+		w.complaint, w.complained = err.Error(), now
+	} else {
+		l.log.Debug("a step of a pod failed again", "phase", p.String(), "ref", w.ref().String(), "err", err)
+		return
+	}
+	l.log.Warn("a step of a pod failed and is tried again", "phase", p.String(), "ref", w.ref().String(), "err", err)
+	switch p {
+	case syncing:
+		l.tell(w.pod, "FailedSync", "Error syncing pod, it is tried again: "+err.Error())
+	case terminating:
+		l.tell(w.pod, "FailedKillPod", "error killing pod: "+err.Error())
+	case held, terminated, finished, forgotten:
+	}
 }
 
 // look sees the pod as it is after its last act.
@@ -186,15 +208,6 @@ func (l *Loop) sync(ctx context.Context, w *worker, news func()) error {
 	}
 	result, err := l.cfg.Runtime.Sync(ctx, pod, in)
 	l.acted(w, in.Network, result)
-	if err != nil && ctx.Err() == nil {
-		l.tell(pod, "FailedSync", "Error syncing pod, it is tried again: "+err.Error())
-	}
-	if !result.RetryAt.IsZero() { // the runtime knows best when
-		if err != nil {
-			l.log.Warn("a pod is not as it should be", "ref", refOf(pod).String(), "retry", time.Until(result.RetryAt).Round(time.Millisecond), "err", err)
-		}
-		return nil
-	}
 	return err
 }
 
@@ -246,7 +259,7 @@ func (l *Loop) prepare(ctx context.Context, pod *v1.Pod, in *runtime.SyncInput) 
 func (l *Loop) acted(w *worker, net runtime.Network, result runtime.SyncResult) {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
-	w.net = net
+	w.net, w.retryAt = net, result.RetryAt
 	if result.Acted {
 		w.acted = time.Now()
 		l.r.wake(w.uid)
@@ -277,7 +290,6 @@ func (l *Loop) terminate(ctx context.Context, w *worker, news func()) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		l.tell(pod, "FailedKillPod", "error killing pod: "+err.Error())
 		return err
 	}
 	if seen, err = l.look(ctx, w); err != nil {
@@ -344,8 +356,4 @@ func (l *Loop) purge(ctx context.Context, w *worker) error {
 	}
 	l.release()
 	return nil
-}
-
-func refOf(pod *v1.Pod) runtime.PodRef {
-	return runtime.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 }

@@ -541,3 +541,36 @@ func TestVolumeMounts(t *testing.T) {
 		}
 	}
 }
+
+// homeless is an engine whose sandboxes get no address.
+type homeless struct{ *runtimetest.Engine }
+
+func (h homeless) Sandbox(ctx context.Context, id string) (runtime.Sandbox, error) {
+	s, err := h.Engine.Sandbox(ctx, id)
+	s.IPs = nil
+	return s, err
+}
+
+func TestASandboxWithoutAddressIsReplacedInItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, func(c *Config) { c.Engine = homeless{c.Engine.(*runtimetest.Engine)} })
+		p := pod("sleep 100")
+		var acted []bool
+		for range 5 { // made, then stopped; wakes that come after that change nothing
+			result, _ := n.Sync(t.Context(), p, runtime.SyncInput{Seen: n.look(p)})
+			acted = append(acted, result.Acted)
+		}
+		if diff := cmp.Diff([]bool{true, true, false, false, false}, acted); diff != "" {
+			t.Error(diff)
+		}
+		if got := n.engine.Calls("RunSandbox"); got != 1 {
+			t.Errorf("%d sandboxes made at once", got)
+		}
+		time.Sleep(retryAfter)
+		_, _ = n.Sync(t.Context(), p, runtime.SyncInput{Seen: n.look(p)})
+		seen := n.look(p)
+		if s := seen.Sandboxes[0]; s.Attempt != 1 || len(seen.Containers) > 0 || seen.Sandboxes[1].Ready {
+			t.Errorf("%+v", seen)
+		}
+	})
+}

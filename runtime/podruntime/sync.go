@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,6 +25,9 @@ func (r *Runtime) Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (
 	p := plan.Sync(plan.Input{Pod: pod, Seen: in.Seen, ProbeResults: in.ProbeResults, Backoff: r.memory.backoff(pod.UID), Now: s.now})
 	s.retry(p.RetryAt)
 	s.wait(p)
+	if s.held(p) {
+		return s.result, nil
+	}
 	s.result.Acted = len(p.Stops) > 0
 	if err := r.stop(ctx, pod, p.Stops); err != nil {
 		return s.result, err
@@ -44,6 +48,20 @@ func (r *Runtime) Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (
 		}
 	}
 	return s.result, nil
+}
+
+// held says that a new sandbox is due but must wait after a failure, and that nothing is left to be stopped for it.
+func (s *step) held(p plan.Plan) bool {
+	if len(p.Actions) == 0 || s.in.Seen.Running() {
+		return false
+	}
+	due := slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Verb == plan.RunSandbox })
+	until := s.memory.gate(s.pod.UID, "", specOf(s.pod, ""), s.now)
+	if !due || until.IsZero() {
+		return false
+	}
+	s.retry(until)
+	return true
 }
 
 // step is one Sync under way.
@@ -131,11 +149,9 @@ func (s *step) runSandbox(ctx context.Context, a plan.Action) error {
 	if err != nil {
 		if ctx.Err() == nil {
 			s.metrics.podErrors.Record(1)
-			reason := "FailedCreatePodSandBox"
-			if errors.Is(err, runtime.ErrNetworkNotReady) {
-				reason = "NetworkNotReady"
+			if !errors.Is(err, runtime.ErrNetworkNotReady) { // that one is asked for every second, and told by the caller
+				s.tell("", true, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
 			}
-			s.tell("", true, reason, "Failed to create pod sandbox: "+err.Error())
 		}
 		return fmt.Errorf("sandbox of pod %s: %w", refOf(s.pod), err)
 	}
@@ -145,6 +161,9 @@ func (s *step) runSandbox(ctx context.Context, a plan.Action) error {
 		return fmt.Errorf("look at the new sandbox of pod %s: %w", refOf(s.pod), err)
 	}
 	s.cfg.Changed(s.pod.UID)
+	if c := s.sandbox; !s.pod.Spec.HostNetwork && s.in.Network.NetNS == "" && c.NetworkKnown && len(c.IPs) == 0 {
+		return fmt.Errorf("sandbox of pod %s: the runtime gave it no address", refOf(s.pod))
+	}
 	return nil
 }
 
