@@ -31,7 +31,11 @@ func (c *Cluster) Down(ctx context.Context) error {
 	}
 	errs = append(errs, removeTables(ctx), removeLinks("/var/log/containers", c.dir), c.bed.Clean(ctx))
 	for _, dir := range s.Ours {
-		errs = append(errs, removeDirs(dir))
+		if strings.HasPrefix(dir, cgroupRoot) {
+			errs = append(errs, removeCgroups(dir))
+		} else {
+			errs = append(errs, os.RemoveAll(dir))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -50,11 +54,13 @@ func (c *Cluster) services() []string {
 	return append(agents, others...)
 }
 
+const cgroupRoot = "/sys/fs/cgroup"
+
 // outside lists the directories that a kubelet makes beside its root directory: its cgroup in each hierarchy,
 // and the place of its sockets for device plugins.
 func outside() []string {
-	dirs := []string{"/var/lib/kubelet", "/sys/fs/cgroup/kubepods"}
-	hierarchies, _ := filepath.Glob("/sys/fs/cgroup/*/cgroup.procs") // the pattern is well-formed
+	dirs := []string{"/var/lib/kubelet", filepath.Join(cgroupRoot, "kubepods")}
+	hierarchies, _ := filepath.Glob(cgroupRoot + "/*/cgroup.procs") // the pattern is well-formed
 	for _, h := range hierarchies {
 		dirs = append(dirs, filepath.Join(filepath.Dir(h), "kubepods"))
 	}
@@ -81,9 +87,8 @@ func removeTables(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// removeDirs removes directories, children first. Files stay, and with them the directories they are in,
-// apart from sockets and from the files of the kernel, which go with a cgroup.
-func removeDirs(root string) error {
+// removeCgroups removes a cgroup and those in it. One with a process stays, and with it those above.
+func removeCgroups(root string) error {
 	var dirs []string
 	walked := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -92,13 +97,11 @@ func removeDirs(root string) error {
 			return err
 		case d.IsDir():
 			dirs = append(dirs, path)
-		case d.Type() == fs.ModeSocket:
-			os.Remove(path)
 		}
 		return nil
 	})
 	errs := []error{walked}
-	for _, dir := range slices.Backward(dirs) {
+	for _, dir := range slices.Backward(dirs) { // children first; the files in them are the kernel's
 		if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove %s: %w", dir, err))
 		}

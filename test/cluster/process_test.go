@@ -98,20 +98,20 @@ func TestCanJoin(t *testing.T) {
 	}
 }
 
-func TestRemoveDirsSparesFiles(t *testing.T) {
+func TestRemoveCgroupsSparesWhatIsInUse(t *testing.T) {
 	dir := t.TempDir()
 	for _, d := range []string{"gone/a/b", "gone/c", "kept/a", "kept/b"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "kept/a/file"), nil, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "kept/a/file"), nil, 0o644); err != nil { // as a process in it
 		t.Fatal(err)
 	}
-	if err := removeDirs(filepath.Join(dir, "gone")); err != nil {
+	if err := removeCgroups(filepath.Join(dir, "gone")); err != nil {
 		t.Error(err)
 	}
-	if err := removeDirs(filepath.Join(dir, "kept")); err == nil {
+	if err := removeCgroups(filepath.Join(dir, "kept")); err == nil {
 		t.Error("no error although a file was in the way")
 	}
 	left, _ := filepath.Glob(filepath.Join(dir, "*/*"))
