@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/plan"
@@ -101,19 +102,44 @@ func (s *step) describe(ctx context.Context, m *making) (*runtime.ContainerConfi
 	return s.containerConfig(ctx, m)
 }
 
+// startGrace is how long a start that has begun may go on when its step is cut. containerd, when a start is cancelled at a
+// bad moment, keeps a process that CRI can neither stop nor remove (containerd issue 11037).
+const startGrace = 5 * time.Second
+
 func (s *step) createAndStart(ctx context.Context, config *runtime.ContainerConfig) (string, error) {
 	name := config.Name
 	id, err := s.cfg.Engine.CreateContainer(ctx, s.sandbox.ID, config)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx) // nobody wants it any more: nothing has failed
+	case err != nil:
 		return "", s.failed(name, "Failed", "CreateContainerError", err)
 	}
 	s.tell(name, false, "Created", "Container created")
-	if err := s.cfg.Engine.StartContainer(ctx, id); err != nil {
+	own, stop := outlast(ctx, startGrace)
+	defer stop()
+	switch err := s.cfg.Engine.StartContainer(own, id); {
+	case err != nil && ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case err != nil:
 		return "", s.failed(name, "Failed", "RunContainerError", err)
 	}
 	s.tell(name, false, "Started", "Container started")
 	s.linkLog(config, id)
 	return id, nil
+}
+
+// outlast is a context that ends a while after ctx does.
+func outlast(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(grace):
+			cancel(context.Cause(ctx))
+		case <-own.Done():
+		}
+	})
+	return own, func() { stop(); cancel(nil) }
 }
 
 // linkLog makes the log be found by the container's name. A failure costs the container nothing.
