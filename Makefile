@@ -64,14 +64,14 @@ clean-run: bin/run ## remove all that `make run` made
 	@bin/run clean
 
 # A cluster of one node with AGENT on it, in .cluster. FOCUS and SKIP are regular expressions of specs; the rows
-# are merged into OUT. A and B are the files to compare.
+# are merged into OUT. A and B are the files to compare; the table also goes into its place in README.md.
 AGENT ?= kubelet
 FOCUS ?= \[Conformance\]
 SKIP ?= \[Serial\]|\[Disruptive\]
 PROCS ?= 6
-OUT ?= .cluster/$(AGENT).tsv
+OUT ?= test/conformance/$(AGENT).tsv
 A ?= test/conformance/baseline-kubelet.tsv
-B ?=
+B ?= test/conformance/nodeagent.tsv
 
 .PHONY: cluster cluster-down conformance conformance-report bin/cluster
 

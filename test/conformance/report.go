@@ -80,8 +80,10 @@ func cell(counts map[string]count, sig string, rows []Row) string {
 func Compare(a, b Entry) string {
 	var out strings.Builder
 	if len(b.Rows) == 1 && b.Rows[0].Result == CannotJoin {
-		fmt.Fprintf(&out, "%s cannot join a cluster: %s\n", b.Name, b.Rows[0].Failure)
-		return out.String()
+		return b.Rows[0].Failure + "\n"
+	}
+	if len(b.Rows) == 0 {
+		return b.Name + " has not run\n"
 	}
 	others := map[string]Row{}
 	for _, r := range b.Rows {

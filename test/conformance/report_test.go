@@ -21,7 +21,7 @@ var (
 		{Fail, 1, "[sig-node] three", "no second node"},
 		{Pass, 1, "[sig-node] four", ""},
 	}}
-	stranger = Entry{"nodeagent", []Row{{CannotJoin, 0, "nodeagent", "it has no --kubeconfig flag"}}}
+	stranger = Entry{"nodeagent", []Row{{CannotJoin, 0, "nodeagent", "nodeagent cannot join a cluster: it has no --kubeconfig flag"}}}
 )
 
 func TestTable(t *testing.T) {
@@ -58,6 +58,12 @@ kubelet ran, nodeagent did not: 1
 		t.Errorf("Compare =\n%s", got)
 	}
 	if got := Compare(measure, stranger); got != "nodeagent cannot join a cluster: it has no --kubeconfig flag\n" {
+		t.Errorf("Compare = %s", got)
+	}
+}
+
+func TestCompareWithNobody(t *testing.T) {
+	if got := Compare(measure, Entry{Name: "nodeagent"}); got != "nodeagent has not run\n" {
 		t.Errorf("Compare = %s", got)
 	}
 }

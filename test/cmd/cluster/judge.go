@@ -20,7 +20,7 @@ func judge(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	focus := flags.String("focus", `\[Conformance\]`, "specs to run")
 	skip := flags.String("skip", `\[Serial\]|\[Disruptive\]`, "specs not to run")
 	procs := flags.Int("procs", 6, "specs at once")
-	out := flags.String("out", "", "file that the rows are merged into (default: AGENT.tsv in the cluster's directory)")
+	out := flags.String("out", "", "file that the rows are merged into; empty: none")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -28,25 +28,32 @@ func judge(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	if err != nil {
 		return err
 	}
-	if *out == "" {
-		*out = filepath.Join(c.Dir(), string(a)+".tsv")
-	}
 	rows, err := judgements(ctx, c, a, *n.program, conformance.Config{Focus: *focus, Skip: *skip, Procs: *procs})
 	if err != nil {
 		return err
 	}
-	older, err := conformance.Read(*out)
+	fmt.Print(conformance.Failures(rows), "\n", conformance.Table(conformance.Entry{Name: string(a), Rows: rows}))
+	if *out == "" {
+		return nil
+	}
+	return keep(*out, rows)
+}
+
+// keep merges rows into a file. What was found before an agent could join says nothing about it afterwards.
+func keep(file string, rows []conformance.Row) error {
+	older, err := conformance.Read(file)
 	if err != nil {
 		return err
 	}
-	if rows[0].Result == conformance.CannotJoin || len(older) > 0 && older[0].Result == conformance.CannotJoin {
-		older = nil // one says nothing about the other
+	for _, run := range [][]conformance.Row{older, rows} {
+		if len(run) > 0 && run[0].Result == conformance.CannotJoin {
+			older = nil
+		}
 	}
-	if err := conformance.Write(*out, conformance.Merge(older, rows)); err != nil {
+	if err := conformance.Write(file, conformance.Merge(older, rows)); err != nil {
 		return err
 	}
-	fmt.Print(conformance.Failures(rows), "\n", conformance.Table(conformance.Entry{Name: string(a), Rows: rows}))
-	fmt.Fprintf(os.Stderr, "cluster: the rows are in %s\n", *out)
+	fmt.Fprintf(os.Stderr, "cluster: the rows are in %s\n", file)
 	return nil
 }
 
