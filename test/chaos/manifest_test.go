@@ -55,7 +55,7 @@ var services = []kind{
   terminationGracePeriodSeconds: 5
   initContainers:
   - {name: side, ` + demo + `, args: [wait], restartPolicy: Always}
-  - {name: first, ` + busybox + `, command: ["true"]}
+  - {name: first, ` + demo + `, args: [job, --lines=2, --every=200ms]}
   containers:
   - {name: app, ` + busybox + `, command: [sh, -c, 'trap "exit 0" TERM; while sleep 0.1; do :; done'], lifecycle: {preStop: {exec: {command: [sleep, "0.5"]}}}}
 `},

@@ -104,6 +104,17 @@ func born(pid int) string {
 	return f[19]
 }
 
+// processesOf are the processes in the cgroup of a container.
+func processesOf(id string) (pids []int) {
+	for _, file := range files("/proc/[0-9]*/cgroup") {
+		if data, err := os.ReadFile(file); err == nil && strings.Contains(string(data), id) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file))) // the pattern says that it is a number
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 // procStat are the fields of a process behind its name: state is number 0.
 func procStat(pid int) []string {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
