@@ -109,6 +109,7 @@ func (l *Loop) namesake(w *worker) bool {
 		other := o.ref()
 		switch {
 		case o == w || other.Name != me.Name || other.Namespace != me.Namespace || !unique(o):
+		case o.phase == finished && o.failures > 0: // nothing of it runs; that it cannot be removed is nobody's trouble
 		case o.pod == nil:
 			return true // found on this node: an older version of it
 		case o.phase == held:

@@ -113,6 +113,9 @@ func (l *Loop) outcome(w *worker, p phase, err error) {
 	}
 	l.complain(w, p, err)
 	l.after(w, wait)
+	if p == finished {
+		l.release()
+	}
 }
 
 // complain tells people of a failure, but not again within a minute if it is the same. The roster is locked.
