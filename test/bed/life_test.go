@@ -99,6 +99,48 @@ func TestDownKeepsImages(t *testing.T) {
 	}
 }
 
+// Servers may listen on the bridge's address before there is a pod, and pods then find the bridge good.
+func TestBridgeBeforeThePods(t *testing.T) {
+	b := Private(t)
+	ctx := t.Context()
+	s, err := b.load(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := output(ctx, nil, "ip", "link", "delete", s.Bridge); err != nil { // the sandbox that was tried made it
+		t.Fatal(err)
+	}
+	var before string
+	for range 2 {
+		gateway, err := b.EnsureBridge(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gateway.Masked().String() != s.Subnet {
+			t.Errorf("the bridge has %v of the network %s", gateway, s.Subnet)
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort(gateway.Addr().String(), "0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		before = hardwareAddress(t, s.Bridge)
+	}
+	runPod(t, b)
+	if after := hardwareAddress(t, s.Bridge); after != before {
+		t.Errorf("the first pod changed the bridge's hardware address from %s to %s", before, after)
+	}
+}
+
+func hardwareAddress(t *testing.T, name string) string {
+	t.Helper()
+	link, err := net.InterfaceByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link.HardwareAddr.String()
+}
+
 // runPod runs the waiting demo in a pod, and returns its process number on this machine.
 func runPod(t *testing.T, b *Bed) int {
 	t.Helper()
