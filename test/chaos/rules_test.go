@@ -31,7 +31,8 @@ type of struct{ uid, container string }
 // rules hold one view after the other against what must always be true. The zero value has seen nothing.
 type rules struct {
 	attempts map[of]uint32            // the newest instance that ran
-	ran      map[of]map[uint32]string // IDs of those that ran, by attempt
+	ran      map[of]map[uint32]string // IDs of those that were started, by attempt
+	running  map[of]string            // ID of the last one that ran
 	homeless map[string]string        // running containers whose sandbox was not right in the last view
 	firm     map[of]string            // IDs of containers that must go on running as they are
 	broken   []string                 // rules that were broken, in the order of sight
@@ -54,7 +55,7 @@ func full(labels map[string]string) string { return labels[labelNamespace] + "/"
 // look takes the next view and tells which rules it breaks.
 func (r *rules) look(v view) (broken []string) {
 	if r.attempts == nil {
-		r.attempts, r.ran = map[of]uint32{}, map[of]map[uint32]string{}
+		r.attempts, r.ran, r.running = map[of]uint32{}, map[of]map[uint32]string{}, map[of]string{}
 	}
 	bad := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
 	running, owner := map[of]string{}, map[string]string{}
@@ -111,12 +112,13 @@ func (r *rules) instance(c *cri.Container, bad func(string, ...any)) {
 		bad("restart count %d of container %s of pod %s was used twice: %s and %s", attempt, n.container, full(c.GetLabels()), other, id)
 	}
 	r.ran[n][attempt] = id
-	if len(r.ran[n]) > 1 && strings.HasPrefix(n.container, once) {
-		bad("container %s of pod %s is to run once and has run again: %v", n.container, full(c.GetLabels()), r.ran[n])
-	}
 	if c.GetState() != cri.ContainerState_CONTAINER_RUNNING {
-		return
+		return // it may have ended without having run: when the agent was killed while it was being started
 	}
+	if before, again := r.running[n]; again && before != id && strings.HasPrefix(n.container, once) {
+		bad("container %s of pod %s is to run once and runs again: first %s, now %s", n.container, full(c.GetLabels()), before, id)
+	}
+	r.running[n] = id
 	if attempt < r.attempts[n] {
 		bad("restart count of container %s of pod %s went from %d to %d", n.container, full(c.GetLabels()), r.attempts[n], attempt)
 	}
@@ -176,8 +178,9 @@ func TestRules(t *testing.T) {
 			{[]*cri.Container{container("a", "u", "p", "c", 0, up)}, nil},
 			{[]*cri.Container{container("a", "u", "p", "c", 0, up)}, nil},
 		}, "is gone"},
-		"a job that runs again": {[]view{of(container("a", "u", "p", "once", 0, dead)), of(container("b", "u", "p", "once", 1, dead))}, "to run once"},
-		"a bystander that ends": {[]view{of(container("firm", "u", "p", "c", 0, dead))}, "1 of 1 containers that nobody touched"},
+		"a job that runs again":           {[]view{of(container("a", "u", "p", "once", 0, up)), of(container("b", "u", "p", "once", 1, up))}, "to run once"},
+		"a job whose first start was cut": {[]view{of(container("a", "u", "p", "once", 0, dead)), of(container("b", "u", "p", "once", 1, up))}, ""},
+		"a bystander that ends":           {[]view{of(container("firm", "u", "p", "c", 0, dead))}, "1 of 1 containers that nobody touched"},
 	} {
 		var r rules
 		if strings.Contains(rule, "bystander") {
