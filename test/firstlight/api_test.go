@@ -29,19 +29,19 @@ import (
 	"github.com/kubeletkit/kubeletkit/test/agent"
 )
 
-// follow reads the job's log while it is written.
-func follow(t *testing.T, n *node) {
+// TestFollow reads the job's log while it is written.
+func (n *node) TestFollow(t *testing.T) {
 	n.seen.await(t, "job-node", "the start of the job", patience, func(l []instance) bool { return len(l) == 1 && !l[0].started.IsZero() })
 	n.runs(t, "default", "job-node", "runs", patience, phase(v1.PodRunning))
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
-	resp := n.open(ctx, t, n.token(t), "/containerLogs/default/job-node/job?follow=true&timestamps=true")
-	if resp.StatusCode != http.StatusOK {
-		t.Fatal(resp.Status)
+	a := n.open(ctx, t, n.token(t), "/containerLogs/default/job-node/job?follow=true&timestamps=true")
+	if a.code != http.StatusOK {
+		t.Fatal(a.status)
 	}
 	var late []time.Duration
 	steps := 0
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+	for lines := bufio.NewScanner(a.body); lines.Scan(); {
 		stamp, text, _ := strings.Cut(lines.Text(), " ")
 		at, err := time.Parse(time.RFC3339Nano, stamp)
 		if err != nil {
@@ -67,8 +67,8 @@ func follow(t *testing.T, n *node) {
 	}
 }
 
-// logs reads parts of logs.
-func logs(t *testing.T, n *node) {
+// TestLogs reads parts of logs.
+func (n *node) TestLogs(t *testing.T) {
 	const path = "/containerLogs/default/job-node/job"
 	all := n.get(t, path)
 	lines := slices.Collect(strings.Lines(all))
@@ -103,15 +103,15 @@ func logs(t *testing.T, n *node) {
 		path + "?tailLines=-1":                   http.StatusUnprocessableEntity,
 		path + "?tailLines=x":                    http.StatusBadRequest,
 	} {
-		if resp := n.open(t.Context(), t, n.token(t), path); resp.StatusCode != want {
-			t.Errorf("%s answers %s, want %d", path, resp.Status, want)
+		if a := n.open(t.Context(), t, n.token(t), path); a.code != want {
+			t.Errorf("%s answers %s, want %d", path, a.status, want)
 		}
 	}
 }
 
-// execs runs commands as clients do: over SPDY, over the WebSocket protocol that runtimes speak, and as kubectl, which
+// TestExecs runs commands as clients do: over SPDY, over the WebSocket protocol that runtimes speak, and as kubectl, which
 // tries a newer one first.
-func execs(t *testing.T, n *node) {
+func (n *node) TestExecs(t *testing.T) {
 	config := &rest.Config{Host: n.url(""), BearerToken: n.token(t), TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 	spdy := func(u *url.URL) (remotecommand.Executor, error) {
 		return remotecommand.NewSPDYExecutor(config, http.MethodPost, u)
@@ -133,11 +133,18 @@ func execs(t *testing.T, n *node) {
 			return remotecommand.NewFallbackExecutor(first, second, httpstream.IsUpgradeFailure)
 		},
 	} {
-		t.Run(name, func(t *testing.T) { execOver(t, n, executor) })
+		t.Run(name, protocol{n, executor}.TestCommands)
 	}
 }
 
-func execOver(t *testing.T, n *node, executor func(*url.URL) (remotecommand.Executor, error)) {
+// protocol is one way to run commands in the containers of a node.
+type protocol struct {
+	*node
+
+	executor func(*url.URL) (remotecommand.Executor, error)
+}
+
+func (n protocol) TestCommands(t *testing.T) {
 	run := func(stdin string, command ...string) (stdout, stderr string, err error) {
 		q := url.Values{"command": command, "output": {"1"}, "error": {"1"}}
 		var in io.Reader
@@ -149,7 +156,7 @@ func execOver(t *testing.T, n *node, executor func(*url.URL) (remotecommand.Exec
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := executor(u)
+		e, err := n.executor(u)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,20 +183,20 @@ func execOver(t *testing.T, n *node, executor func(*url.URL) (remotecommand.Exec
 	}
 }
 
-// unauthorized asks without the token, and with a wrong one.
-func unauthorized(t *testing.T, n *node) {
+// TestUnauthorized asks without the token, and with a wrong one.
+func (n *node) TestUnauthorized(t *testing.T) {
 	for _, path := range []string{
 		"/pods", "/runningpods/", "/metrics", "/debug/pods", "/healthz/pleg", "/containerLogs/default/web-node/web",
 		"/exec/default/web-node/web?command=sh&output=1", "/nothing",
 	} {
 		for _, token := range []string{"", "wrong", n.token(t) + "x"} {
-			if resp := n.open(t.Context(), t, token, path); resp.StatusCode != http.StatusUnauthorized {
-				t.Errorf("%s with token %q answers %s", path, token, resp.Status)
+			if a := n.open(t.Context(), t, token, path); a.code != http.StatusUnauthorized {
+				t.Errorf("%s with token %q answers %s", path, token, a.status)
 			}
 		}
 	}
-	if resp := n.open(t.Context(), t, "", "/healthz"); resp.StatusCode != http.StatusOK {
-		t.Errorf("/healthz without a token answers %s", resp.Status)
+	if a := n.open(t.Context(), t, "", "/healthz"); a.code != http.StatusOK {
+		t.Errorf("/healthz without a token answers %s", a.status)
 	}
 	info, err := os.Stat(filepath.Join(n.Root, "admin.token"))
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -200,8 +207,8 @@ func unauthorized(t *testing.T, n *node) {
 	}
 }
 
-// answers are what the API says besides.
-func answers(t *testing.T, n *node) {
+// TestAnswers are what the API says besides.
+func (n *node) TestAnswers(t *testing.T) {
 	var list v1.PodList
 	if err := json.Unmarshal([]byte(n.get(t, "/runningpods/")), &list); err != nil {
 		t.Fatal(err)
@@ -261,8 +268,8 @@ func answers(t *testing.T, n *node) {
 	}
 }
 
-// podsTable runs the client that people use.
-func podsTable(t *testing.T, n *node) {
+// TestPodsTable runs the client that people use.
+func (n *node) TestPodsTable(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), agent.Program(t), "pods", "--root-dir="+n.Root, fmt.Sprintf("--port=%d", n.Port())).CombinedOutput()
 	if err != nil {
 		t.Fatalf("nodeagent pods: %v\n%s", err, out)

@@ -76,12 +76,12 @@ func TestBadManifests(t *testing.T) {
 				if took > 30*time.Second {
 					t.Errorf("it took %v", took)
 				}
-				clear(t, n, v.file)
+				takeAway(t, n, v.file)
 				t.Logf("%s after %v: %s", v.outcome, took.Round(time.Millisecond), v.reason)
 			})
 		}
 		unmoved(t, n, good, before)
-		n.Stop()
+		n.stop(t)
 	})
 	t.Run("all together", func(t *testing.T) {
 		if err := b.RemovePods(t.Context()); err != nil {
@@ -107,14 +107,14 @@ func TestBadManifests(t *testing.T) {
 		loud(t, n)
 		unmoved(t, n, good, before)
 		for _, v := range all {
-			clear(t, n, v.file)
+			takeAway(t, n, v.file)
 		}
 		pods, err := n.Pods(t.Context())
 		if err != nil || len(pods) != 1 {
 			t.Errorf("%d pods are left, %v", len(pods), err)
 		}
 		unmoved(t, n, good, before)
-		n.Stop()
+		n.stop(t)
 	})
 }
 
@@ -125,8 +125,8 @@ func lay(t *testing.T, n *node, file string) {
 	replace(t, filepath.Join(n.Manifests, file), text)
 }
 
-// clear takes it away again and waits until its pod is gone.
-func clear(t *testing.T, n *node, file string) {
+// takeAway takes it away again and waits until its pod is gone.
+func takeAway(t *testing.T, n *node, file string) {
 	t.Helper()
 	if err := os.RemoveAll(filepath.Join(n.Manifests, entryOf(file))); err != nil {
 		t.Fatal(err)

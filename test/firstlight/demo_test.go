@@ -32,26 +32,26 @@ func TestDemo(t *testing.T) {
 	n.Ready()
 	for _, c := range []struct {
 		name string
-		test func(*testing.T, *node)
+		test func(*testing.T)
 	}{
-		{"a log is followed to the end of its container", follow},
-		{"a job succeeds", job},
-		{"init containers run in order, then the app", initContainers},
-		{"a web server becomes ready once its startup probe succeeds", web},
-		{"names, labels and annotations are a kubelet's", identities},
-		{"crictl shows and reaches the pods", crictl},
-		{"logs are read in parts", logs},
-		{"commands run in containers", execs},
-		{"without the token nothing is told", unauthorized},
-		{"the other answers of the API", answers},
-		{"the table of pods", podsTable},
-		{"a crash loop waits longer each time", crashLoop},
+		{"a log is followed to the end of its container", n.TestFollow},
+		{"a job succeeds", n.TestJob},
+		{"init containers run in order, then the app", n.TestInitContainers},
+		{"a web server becomes ready once its startup probe succeeds", n.TestWeb},
+		{"names, labels and annotations are a kubelet's", n.TestIdentities},
+		{"crictl shows and reaches the pods", n.TestCrictl},
+		{"logs are read in parts", n.TestLogs},
+		{"commands run in containers", n.TestExecs},
+		{"without the token nothing is told", n.TestUnauthorized},
+		{"the other answers of the API", n.TestAnswers},
+		{"the table of pods", n.TestPodsTable},
+		{"a crash loop waits longer each time", n.TestCrashLoop},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.test(t, n) })
+		t.Run(c.name, c.test)
 	}
 }
 
-func job(t *testing.T, n *node) {
+func (n *node) TestJob(t *testing.T) {
 	p := n.runs(t, "default", "job-node", "has succeeded", patience, phase(v1.PodSucceeded))
 	s := p.Status.ContainerStatuses[0]
 	if s.RestartCount != 0 || s.State.Terminated == nil || s.State.Terminated.ExitCode != 0 || s.State.Terminated.Reason != "Completed" {
@@ -66,7 +66,7 @@ func job(t *testing.T, n *node) {
 	}
 }
 
-func initContainers(t *testing.T, n *node) {
+func (n *node) TestInitContainers(t *testing.T) {
 	p := n.runs(t, "default", "init-node", "is ready", patience, ready)
 	ran := n.seen.of("init-node")
 	var names []string
@@ -90,7 +90,7 @@ func initContainers(t *testing.T, n *node) {
 	}
 }
 
-func web(t *testing.T, n *node) {
+func (n *node) TestWeb(t *testing.T) {
 	p := n.runs(t, "default", "web-node", "is ready", patience, ready)
 	if len(p.Status.ContainerStatuses) != 2 || p.Status.PodIP == "" || p.Status.QOSClass != v1.PodQOSBestEffort {
 		t.Errorf("its status is %+v", p.Status)
@@ -111,8 +111,8 @@ func web(t *testing.T, n *node) {
 	}
 }
 
-// crashLoop: the first restart comes at once, the next ones after 10, 20, 40 seconds.
-func crashLoop(t *testing.T, n *node) {
+// TestCrashLoop: the first restart comes at once, the next ones after 10, 20, 40 seconds.
+func (n *node) TestCrashLoop(t *testing.T) {
 	waits := func(restarts int32) time.Duration { return 10 * time.Second << (restarts - 1) }
 	p := n.runs(t, "default", "crashloop-node", "waits after its second restart or a later one", 3*patience, func(p *v1.Pod) error {
 		s := p.Status.ContainerStatuses[0]

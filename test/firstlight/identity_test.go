@@ -16,8 +16,8 @@ import (
 	"github.com/kubeletkit/kubeletkit/test/images"
 )
 
-// identities compares each sandbox and container with what a kubelet would have written.
-func identities(t *testing.T, n *node) {
+// TestIdentities compares each sandbox and container with what a kubelet would have written.
+func (n *node) TestIdentities(t *testing.T) {
 	for _, name := range []string{"web-node", "init-node", "job-node"} {
 		p, err := n.Pod(t.Context(), "default", name)
 		if err != nil {
@@ -141,8 +141,8 @@ func specOf(t *testing.T, p *v1.Pod, container string) *v1.Container {
 	return &all[i]
 }
 
-// crictl sees pods, containers and logs, and runs commands in them.
-func crictl(t *testing.T, n *node) {
+// TestCrictl sees pods, containers and logs, and runs commands in them.
+func (n *node) TestCrictl(t *testing.T) {
 	pods := n.crictl(t, "pods", "--namespace", "default")
 	for _, name := range []string{"web-node", "init-node", "job-node", "crashloop-node"} {
 		if !regexp.MustCompile(`(?m)\b` + name + `\s+default\b`).MatchString(pods) {

@@ -40,7 +40,23 @@ type node struct {
 func newNode(tb testing.TB, b *bed.Bed, flags ...string) *node {
 	tb.Helper()
 	c := dial(tb, b.Endpoint())
-	return &node{Agent: agent.New(tb, b.Endpoint(), flags...), bed: b, cri: c, seen: watchRuntime(tb, c)}
+	n := &node{Agent: agent.New(tb, b.Endpoint(), flags...), bed: b, cri: c, seen: watchRuntime(tb, c)}
+	tb.Cleanup(func() {
+		for _, trouble := range []string{"DATA RACE", "panic: ", "fatal error: "} { // races only with GOFLAGS=-race
+			if lines := n.logged(trouble); len(lines) > 0 {
+				tb.Errorf("the agent's log has %q", lines[0])
+			}
+		}
+	})
+	return n
+}
+
+// stop asks the agent to end, which must go well and be quick.
+func (n *node) stop(tb testing.TB) {
+	tb.Helper()
+	if code, took := n.Stop(); code != 0 || took > 15*time.Second {
+		tb.Errorf("the agent ended with %d after %v", code, took)
+	}
 }
 
 // private is a bed for one test. It asks no registry for images: what is not there cannot be pulled.
@@ -149,7 +165,7 @@ func (n *node) traces(tb testing.TB, pod *v1.Pod) (found []string) {
 			found = append(found, l)
 		}
 	}
-	pods, err := n.Agent.Pods(tb.Context())
+	pods, err := n.Pods(tb.Context())
 	if err != nil {
 		return append(found, err.Error())
 	}
@@ -245,8 +261,15 @@ func (n *node) cpu(tb testing.TB) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
+// answer is what the agent's API says.
+type answer struct {
+	code   int
+	status string
+	body   io.Reader // while it still comes
+}
+
 // open sends a request and hands out the answer while it still comes, as long as ctx lives.
-func (n *node) open(ctx context.Context, tb testing.TB, token, path string) *http.Response {
+func (n *node) open(ctx context.Context, tb testing.TB, token, path string) answer {
 	tb.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, n.url(path), http.NoBody)
 	if err != nil {
@@ -261,7 +284,7 @@ func (n *node) open(ctx context.Context, tb testing.TB, token, path string) *htt
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = resp.Body.Close() })
-	return resp
+	return answer{resp.StatusCode, resp.Status, resp.Body}
 }
 
 func (n *node) url(path string) string { return fmt.Sprintf("https://127.0.0.1:%d%s", n.Port(), path) }
@@ -278,15 +301,15 @@ func (n *node) token(tb testing.TB) string {
 // get asks for a path and wants an answer.
 func (n *node) get(tb testing.TB, path string) string {
 	tb.Helper()
-	resp := n.open(tb.Context(), tb, n.token(tb), path)
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		tb.Fatalf("%s answers %s, %v: %s", path, resp.Status, err, body)
+	a := n.open(tb.Context(), tb, n.token(tb), path)
+	body, err := io.ReadAll(a.body)
+	if err != nil || a.code != http.StatusOK {
+		tb.Fatalf("%s answers %s, %v: %s", path, a.status, err, body)
 	}
 	return string(body)
 }
 
-// crictl runs it against the node's containerd, and wants it to succeed.
+// TestCrictl runs it against the node's containerd, and wants it to succeed.
 func (n *node) crictl(tb testing.TB, args ...string) string {
 	tb.Helper()
 	cmd := exec.CommandContext(tb.Context(), filepath.Join(bed.BinDir(), "crictl"), args...)

@@ -47,7 +47,7 @@ func restarted(t *testing.T, n *node, flags ...string) *node {
 	return next
 }
 
-func uidPerNodeAndFile(t *testing.T, n *node) {
+func (n *node) TestCase_c100_uidPerNodeAndFile(t *testing.T) {
 	pod := shell{name: "c100", grace: 2}
 	path := filepath.Join(n.Manifests, "c100.yaml")
 	n.put(t, "c100.yaml", pod.String())
@@ -81,7 +81,7 @@ func uidPerNodeAndFile(t *testing.T, n *node) {
 		t.Fatal(err)
 	}
 	same("another mode")
-	n.Stop()
+	n.stop(t)
 	n.Start()
 	same("a restart of the agent")
 
@@ -107,7 +107,7 @@ func uidPerNodeAndFile(t *testing.T, n *node) {
 	})
 
 	// The same file on another node.
-	n.Stop()
+	n.stop(t)
 	other := restarted(t, n, "--hostname-override=n2")
 	other.Start()
 	p := other.runs(t, "default", "c100-n2", "runs on another node", patience, ready)
@@ -117,13 +117,13 @@ func uidPerNodeAndFile(t *testing.T, n *node) {
 	other.gone(t, first, patience) // it is no pod of this node
 }
 
-func oddEntries(t *testing.T, n *node) {
+func (n *node) TestCase_c103_oddEntries(t *testing.T) {
 	entry := func(name string) string { return filepath.Join(n.Manifests, name) }
 	pod := shell{name: "c103", grace: 2}
 	n.put(t, "e.yaml", pod.String())
 	n.Start()
 	p := n.up(t, pod, patience)
-	n.Stop()
+	n.stop(t)
 	write(t, entry("sub/pod.yaml"), shell{name: "c103-sub"}.String())
 	big := strings.Repeat("# a manifest is far smaller\n", 20<<20/28+1)
 	write(t, entry("d.yaml"), big)
@@ -178,9 +178,9 @@ func oddEntries(t *testing.T, n *node) {
 	}
 }
 
-// rewrittenAtBoot: all containers have died with the agent away, and an installer rewrites the manifests shortly before
+// TestCase_c106_rewrittenAtBoot: all containers have died with the agent away, and an installer rewrites the manifests shortly before
 // or after the agent's start.
-func rewrittenAtBoot(t *testing.T, n *node) {
+func (n *node) TestCase_c106_rewrittenAtBoot(t *testing.T) {
 	for _, when := range []string{"before", "after"} {
 		t.Run("a second "+when+" the start", func(t *testing.T) {
 			n := restarted(t, n)
@@ -196,7 +196,7 @@ func rewrittenAtBoot(t *testing.T, n *node) {
 			for _, s := range pods {
 				old = append(old, n.up(t, s, patience))
 			}
-			n.Stop()
+			n.stop(t)
 			reboot(t, n)
 			pods[2].version = "changed " + when
 			if when == "before" {
@@ -216,7 +216,7 @@ func rewrittenAtBoot(t *testing.T, n *node) {
 				once(t, n, s.on())
 				never(t, n.seen.of(s.on()))
 			}
-			n.Stop()
+			n.stop(t)
 		})
 	}
 }
@@ -268,7 +268,7 @@ func once(t *testing.T, n *node, pod string) {
 	}
 }
 
-func directoryGoneAndBack(t *testing.T, n *node) {
+func (n *node) TestCase_c107_directoryGoneAndBack(t *testing.T) {
 	pods := []shell{{name: "c107-a", grace: 2}, {name: "c107-b", grace: 2}, {name: "c107-c", grace: 2}}
 	for _, s := range pods {
 		n.put(t, s.name+".yaml", s.String())
@@ -317,7 +317,7 @@ func untouched(t *testing.T, n *node, pods []shell) {
 	}
 }
 
-func directoryMissingAtStart(t *testing.T, n *node) {
+func (n *node) TestCase_c107_directoryMissingAtStart(t *testing.T) {
 	pods := []shell{{name: "c107-d", grace: 2}, {name: "c107-e", grace: 2}}
 	for _, s := range pods {
 		n.put(t, s.name+".yaml", s.String())
@@ -326,7 +326,7 @@ func directoryMissingAtStart(t *testing.T, n *node) {
 	for _, s := range pods {
 		n.up(t, s, patience)
 	}
-	n.Stop()
+	n.stop(t)
 	away := n.Manifests + ".away"
 	rename(t, n.Manifests, away)
 	n.Start()
