@@ -49,7 +49,7 @@ func (c *Cluster) startAll(ctx context.Context, services ...service) error {
 // start starts a service unless it runs, in a session of its own, and waits until it is ready.
 func (c *Cluster) start(ctx context.Context, s service) error {
 	if c.pid(s.name) == 0 {
-		if err := c.launch(s); err != nil {
+		if err := c.launch(ctx, s); err != nil {
 			return fmt.Errorf("start %s: %w", s.name, err)
 		}
 	}
@@ -70,7 +70,8 @@ func (c *Cluster) start(ctx context.Context, s service) error {
 	return nil
 }
 
-func (c *Cluster) launch(s service) error {
+// launch starts the process, and returns when it can be recognised, or has ended already.
+func (c *Cluster) launch(ctx context.Context, s service) error {
 	for _, file := range []string{c.pidFile(s.name), c.logFile(s.name)} {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return err
@@ -89,8 +90,22 @@ func (c *Cluster) launch(s service) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go func() { _ = cmd.Wait() }() // so that its end shows while we are its parent
-	return os.WriteFile(c.pidFile(s.name), fmt.Appendln(nil, cmd.Process.Pid), 0o644)
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }() // its end must show while we are its parent
+	if err := os.WriteFile(c.pidFile(s.name), fmt.Appendln(nil, cmd.Process.Pid), 0o644); err != nil {
+		return err
+	}
+	return retry(ctx, time.Millisecond, func() error {
+		select {
+		case <-ended:
+			return nil
+		default:
+		}
+		if c.pid(s.name) == 0 { // the kernel shows the arguments a moment after the start
+			return errors.New("it has no arguments")
+		}
+		return nil
+	})
 }
 
 // end ends a service if it runs, politely, and after ten seconds not.
