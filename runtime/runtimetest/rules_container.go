@@ -66,7 +66,7 @@ func containerRules() map[string]func(*scene) {
 			}
 		},
 		"container from an image that is not there is refused": func(s *scene) {
-			if s.imageless {
+			if s.image == "" {
 				return
 			}
 			conf := s.sandboxConfig(s.pod)

@@ -22,7 +22,7 @@ import (
 type Option func(*suite)
 
 // Image is the image containers are made from, as a user writes it. It is on the host and has sh, echo and
-// sleep. Without it Run takes the first image the engine lists; engines without images need none.
+// sleep. Without it Run takes the first image the engine lists; for engines that list none it may be any word they take.
 func Image(ref string) Option { return func(s *suite) { s.image = ref } }
 
 // Namespace of all pods Run makes; without it "runtimetest".
@@ -53,16 +53,15 @@ func Run(t *testing.T, open func() runtime.Engine, options ...Option) {
 	if s.logs == "" {
 		s.logs = t.TempDir()
 	}
-	if s.image == "" {
-		images, err := open().ListImages(t.Context())
-		switch {
-		case errors.Is(err, errors.ErrUnsupported):
-			s.imageless = true
-		case err != nil || len(images) == 0:
-			t.Fatalf("the suite needs an image; the engine lists %v, %v", images, err)
-		default:
-			s.image = firstOr(images[0].Tags, images[0].ID)
-		}
+	images, err := open().ListImages(t.Context())
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		s.imageless = true
+	case s.image != "":
+	case err != nil || len(images) == 0:
+		t.Fatalf("the suite needs an image; the engine lists %v, %v", images, err)
+	default:
+		s.image = firstOr(images[0].Tags, images[0].ID)
 	}
 	for _, rules := range []map[string]func(*scene){
 		engineRules(), sandboxRules(), containerRules(), stopRules(), execRules(), imageRules(), logRules(), abilityRules(),
