@@ -10,18 +10,27 @@ import (
 )
 
 // housekeep looks at once for what was there before the loop, and then, when all sources have said what they want, now and
-// again for strangers and leftovers. One at a time, at most every two seconds, beside the dispatcher.
+// again for strangers and leftovers. One at a time, and then two seconds of rest, beside the dispatcher; what is asked for
+// meanwhile comes after that.
 func (l *Loop) housekeep(ctx context.Context) {
 	const pause = 2 * time.Second
 	l.r.mu.Lock()
 	due := !l.r.listed || l.r.complete
 	l.r.mu.Unlock()
-	if !due || l.busy || !l.cleaned.IsZero() && time.Since(l.cleaned) < pause {
+	if !due {
 		return
 	}
-	l.busy, l.cleaned = true, time.Now()
+	if l.busy {
+		l.owed = true
+		return
+	}
+	l.busy, l.owed = true, false
 	l.wg.Go(func() {
 		l.clean(ctx)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
 		l.swept <- struct{}{} // one place is free: only one of these runs
 	})
 }

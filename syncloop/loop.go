@@ -51,8 +51,8 @@ type Loop struct {
 
 	// The dispatcher alone touches these.
 	sources map[string]bool // which have been complete
-	cleaned time.Time       // when housekeeping last began
-	busy    bool            // it is under way
+	busy    bool            // housekeeping is under way
+	owed    bool            // it was asked for meanwhile
 
 	mu   sync.Mutex // guards beat
 	beat time.Time  // when the dispatcher was last seen alive
@@ -127,6 +127,9 @@ func (l *Loop) Run(ctx context.Context) error {
 			}
 		case <-l.swept:
 			l.busy = false
+			if l.owed {
+				l.housekeep(ctx)
+			}
 		case <-resync.C:
 			l.resync()
 			l.housekeep(ctx)
