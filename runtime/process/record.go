@@ -2,14 +2,14 @@ package process
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/kubeletkit/kubeletkit/runtime"
@@ -66,15 +66,12 @@ type ident struct {
 }
 
 func newID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
+	return fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64())
 }
 
 // validID keeps what is no ID from leading out of Root.
 func validID(id string) bool {
-	b, err := hex.DecodeString(id)
-	return err == nil && len(b) == 16
+	return len(id) == 32 && strings.Trim(id, "0123456789abcdef") == ""
 }
 
 func (e *Engine) path(kind, id string, file ...string) string {
