@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -165,8 +164,8 @@ func (n *node) events(t *testing.T) <-chan cri.ContainerEventType {
 }
 
 // mending is ok with help for a runtime that does not get on by itself. When the agent is killed while containerd starts a
-// container, containerd cancels the start, and at a bad moment that leaves a process behind which it knows nothing of: the
-// container has ended and cannot be removed (containerd issue 11037). No call of CRI helps; ending the process does.
+// container, containerd cancels the start, and at a bad moment that leaves a task behind which it knows nothing of: the
+// container has ended and cannot be removed (containerd issue 11037). No call of CRI helps; removing the task does.
 func (n *node) mending(t *testing.T, ok func() error) func() error {
 	t.Helper()
 	start, said := time.Now(), ""
@@ -180,13 +179,11 @@ func (n *node) mending(t *testing.T, ok func() error) func() error {
 			t.Logf("after %v still: %s", round(time.Since(start)), said)
 		}
 		v, listErr := n.view(t.Context())
+		tasks := n.ctr(t, "tasks", "ls", "-q")
 		for _, c := range v.containers {
-			if c.GetState() != cri.ContainerState_CONTAINER_EXITED {
-				continue
-			}
-			for _, pid := range processesOf(c.GetId()) {
-				t.Logf("containerd left process %d of container %s behind, which it takes for ended; killed", pid, c.GetId())
-				listErr = errors.Join(listErr, syscall.Kill(pid, syscall.SIGKILL))
+			if c.GetState() == cri.ContainerState_CONTAINER_EXITED && slices.Contains(tasks, c.GetId()) {
+				t.Logf("containerd left a task of container %s behind, which it takes for ended; removed", c.GetId())
+				n.ctr(t, "tasks", "rm", "-f", c.GetId())
 			}
 		}
 		return errors.Join(err, listErr)

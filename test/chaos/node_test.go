@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -104,17 +105,6 @@ func born(pid int) string {
 	return f[19]
 }
 
-// processesOf are the processes in the cgroup of a container.
-func processesOf(id string) (pids []int) {
-	for _, file := range files("/proc/[0-9]*/cgroup") {
-		if data, err := os.ReadFile(file); err == nil && strings.Contains(string(data), id) {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file))) // the pattern says that it is a number
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
 // procStat are the fields of a process behind its name: state is number 0.
 func procStat(pid int) []string {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -139,6 +129,18 @@ func (n *node) used(t *testing.T) (cpu time.Duration, bytes int64) {
 		return v
 	}
 	return time.Duration(number(11)+number(12)) * 10 * time.Millisecond, number(21) * int64(os.Getpagesize())
+}
+
+// ctr asks containerd past its CRI, and gives back the words of the answer.
+func (n *node) ctr(t *testing.T, args ...string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(bed.BinDir(), "ctr"),
+		append([]string{"--address", filepath.Join(n.bed.Dir(), "containerd.sock"), "--namespace", "k8s.io"}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Logf("%v: %v: %s", cmd.Args, err, out)
+	}
+	return strings.Fields(string(out))
 }
 
 // pod is a static pod by the name in its manifest.
