@@ -38,7 +38,7 @@ type Subpaths interface {
 // Config describes a Runtime. Engine is required; every other field works at zero.
 type Config struct {
 	Engine runtime.Engine
-	Images Images // nil: the engine has no images, a container's image goes to it as it is written
+	Images Images // nil: nothing is pulled; the engine finds a container's image, or has none and is given what is written
 
 	Subpaths Subpaths                                      // nil: a mount with a subPath fails
 	Objects  Objects                                       // nil: a variable from a ConfigMap or Secret fails

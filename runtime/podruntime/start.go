@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/plan"
 )
@@ -56,14 +58,11 @@ func (s *step) makeContainer(ctx context.Context, a plan.Action) (err error) {
 	if s.in.Seen.Newest(a.Container) == nil {
 		attempt = max(attempt, s.files.lastAttempt(refOf(s.pod), a.Container))
 	}
-	img := runtime.Image{ID: spec.Image}
-	if s.cfg.Images != nil {
-		var release func()
-		if img, release, err = s.cfg.Images.Ensure(ctx, s.pod, spec, s.ref(a.Container)); err != nil {
-			return err
-		}
-		defer release()
+	img, release, err := s.image(ctx, spec)
+	if err != nil {
+		return err
 	}
+	defer release()
 	m := &making{pod: s.pod, spec: spec, kind: kind, attempt: attempt, img: img, in: s.in}
 	defer m.done()
 	config, err := s.describe(ctx, m)
@@ -79,6 +78,21 @@ func (s *step) makeContainer(ctx context.Context, a plan.Action) (err error) {
 		return err
 	}
 	return s.postStart(ctx, spec, id)
+}
+
+// image has a container's image present until release is called.
+func (s *step) image(ctx context.Context, spec *v1.Container) (img runtime.Image, release func(), err error) {
+	if s.cfg.Images != nil {
+		return s.cfg.Images.Ensure(ctx, s.pod, spec, s.ref(spec.Name))
+	}
+	img, err = s.cfg.Engine.Image(ctx, spec.Image)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		img, err = runtime.Image{ID: spec.Image}, nil
+	case errors.Is(err, runtime.ErrNotFound):
+		err = s.failed(spec.Name, "ErrImageNeverPull", "ErrImageNeverPull", err)
+	}
+	return img, func() {}, err
 }
 
 // describe makes the container's config, and its sandbox's when an earlier step made that.
