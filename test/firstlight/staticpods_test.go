@@ -216,9 +216,18 @@ func (n *node) TestCase_c096_referencesToObjects(t *testing.T) {
 			t.Errorf("%s has a sandbox", pod)
 		}
 	}
-	control := shell{name: "c096-control", grace: 5}
-	n.put(t, "c096-control.yaml", control.String())
-	n.up(t, control, 2*patience)
+	control := shell{name: "c096-control", grace: 5, script: `cat /own/name >/empty/name && cp /empty/name /host/name; ` + polite}
+	host := t.TempDir()
+	n.put(t, "c096-control.yaml", control.String()+fmt.Sprintf(`    volumeMounts: [{name: h, mountPath: /host}, {name: e, mountPath: /empty}, {name: d, mountPath: /own}]
+  volumes:
+  - {name: h, hostPath: {path: %s}}
+  - {name: e, emptyDir: {}}
+  - {name: d, downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}}
+`, host))
+	p := n.up(t, control, 2*patience)
+	if name := read(t, filepath.Join(host, "name")); name != control.on() {
+		t.Errorf("through the downward API, an emptyDir and a hostPath came %q", name)
+	}
 	pods, err := n.Pods(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -227,6 +236,11 @@ func (n *node) TestCase_c096_referencesToObjects(t *testing.T) {
 		if strings.HasPrefix(p.Name, "c096-") && p.Name != control.on() {
 			t.Errorf("/pods has %s: %s", p.Name, brief(&p))
 		}
+	}
+	n.take(t, "c096-control.yaml")
+	n.gone(t, p, 2*patience) // with its volumes, which are mounted
+	if left := read(t, "/proc/self/mountinfo"); strings.Contains(left, string(p.UID)) {
+		t.Error("something of the pod is still mounted")
 	}
 }
 
