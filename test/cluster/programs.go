@@ -79,11 +79,6 @@ func EnsurePrograms(ctx context.Context, log io.Writer, names ...string) error {
 	if err := os.MkdirAll(bed.BinDir(), 0o755); err != nil {
 		return err
 	}
-	unlock, err := lock(filepath.Join(filepath.Dir(bed.BinDir()), "programs.lock"))
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	for _, name := range names {
 		p, err := find(name)
 		if err != nil {
@@ -113,10 +108,21 @@ func (p program) ensure(ctx context.Context, log io.Writer, module string) error
 		return err
 	}
 	stamp := filepath.Join(filepath.Dir(bed.BinDir()), p.name+".program")
-	if have, err := os.ReadFile(stamp); err == nil && string(have) == want {
-		if _, err := os.Stat(p.file()); err == nil {
-			return nil
-		}
+	fits := func() bool {
+		have, _ := os.ReadFile(stamp) // unreadable: as good as none
+		_, err := os.Stat(p.file())
+		return err == nil && string(have) == want
+	}
+	if fits() {
+		return nil
+	}
+	unlock, err := lock(stamp + ".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if fits() { // another process built it meanwhile
+		return nil
 	}
 	if log != nil {
 		fmt.Fprintf(log, "cluster: building %s, which takes minutes the first time\n", p.name)
