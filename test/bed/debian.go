@@ -27,6 +27,9 @@ func EnsurePackages(ctx context.Context, log io.Writer, more ...string) error {
 	// dpkg-query fails for names it has never heard of, and lists the others all the same.
 	want := append(packages(), more...)
 	status, _ := exec.CommandContext(ctx, "dpkg-query", append([]string{"-W", "-f", "${Package} ${db:Status-Status}\n"}, want...)...).Output()
+	if err := ctx.Err(); err != nil { // dpkg-query was ended before it had listed all
+		return fmt.Errorf("check packages: %w", err)
+	}
 	missing := missingPackages(want, string(status))
 	if len(missing) == 0 {
 		return nil
