@@ -346,7 +346,7 @@ func TestCase_c107_missingMount(t *testing.T) {
 	if a, b := deviceOf(t, base), deviceOf(t, other); a == b {
 		t.Skipf("%s and %s are one file system", base, other)
 	}
-	mounted, err := os.MkdirTemp(other, "staticpod")
+	mounted, err := os.MkdirTemp(other, "staticpod") //nolint:usetesting // on another file system than t.TempDir
 	if err != nil {
 		t.Skipf("no second file system to write to: %v", err)
 	}

@@ -102,6 +102,7 @@ func forgetServer(pod *v1.Pod, r *report) {
 		r.warn(atMetadata.Child("deletionTimestamp"), "is ignored; a pod from a file ends when the file goes")
 	}
 	m := &pod.ObjectMeta
-	m.ResourceVersion, m.Generation, m.SelfLink, m.ManagedFields = "", 0, "", nil
+	m.ResourceVersion, m.Generation, m.ManagedFields = "", 0, nil
+	m.SelfLink = "" //nolint:staticcheck // old exports still have it
 	m.DeletionTimestamp, m.DeletionGracePeriodSeconds = nil, nil
 }

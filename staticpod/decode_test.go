@@ -278,23 +278,22 @@ func TestMemoryStaysBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"},"spec":{"containers":[`
-	times := func(s string, n int) string { return strings.Repeat(s, n) }
 	for name, c := range map[string]struct {
 		text string
 		mib  uint64
 	}{
 		"alias bomb":                      {string(bomb), 4},
 		"deep nesting":                    {string(deep), 16},
-		"aliases just below the limit":    {"a: &a [" + times("{name: c},", 1000) + "]\nb: &b [" + times("*a,", 300) + "]\napiVersion: v1\nkind: Pod\n", 400},
-		"10 MiB of empty containers":      {pod + times("{},", MaxBytes/3-100) + "{}]}}", 64},
-		"10 MiB of brackets":              {times("[", MaxBytes), 8},
-		"10 MiB of JSON brackets":         {`{"a":` + times("[", MaxBytes-10), 8},
-		"10 MiB of list in YAML":          {"a: [" + times("x,", MaxBytes/2-10) + "x]", 8},
-		"10 MiB of dashes":                {times("- ", MaxBytes/2), 8},
-		"10 MiB of one word":              {times("x", MaxBytes), 200},
-		"10 MiB of zeroes":                {times("\x00", MaxBytes), 8},
-		"10 MiB of bad keys":              {pod + "{" + times(`"x":1,`, MaxBytes/6-100) + `"y":2}]}}`, 64},
-		"tens of thousands of containers": {pod + times("{},", 30_000) + "{}]}}", 300},
+		"aliases just below the limit":    {"a: &a [" + strings.Repeat("{name: c},", 1000) + "]\nb: &b [" + strings.Repeat("*a,", 300) + "]\napiVersion: v1\nkind: Pod\n", 400},
+		"10 MiB of empty containers":      {pod + strings.Repeat("{},", MaxBytes/3-100) + "{}]}}", 64},
+		"10 MiB of brackets":              {strings.Repeat("[", MaxBytes), 8},
+		"10 MiB of JSON brackets":         {`{"a":` + strings.Repeat("[", MaxBytes-10), 8},
+		"10 MiB of list in YAML":          {"a: [" + strings.Repeat("x,", MaxBytes/2-10) + "x]", 8},
+		"10 MiB of dashes":                {strings.Repeat("- ", MaxBytes/2), 8},
+		"10 MiB of one word":              {strings.Repeat("x", MaxBytes), 200},
+		"10 MiB of zeroes":                {strings.Repeat("\x00", MaxBytes), 8},
+		"10 MiB of bad keys":              {pod + "{" + strings.Repeat(`"x":1,`, MaxBytes/6-100) + `"y":2}]}}`, 64},
+		"tens of thousands of containers": {pod + strings.Repeat("{},", 30_000) + "{}]}}", 300},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error

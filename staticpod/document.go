@@ -94,7 +94,7 @@ func fromYAML(b []byte) (doc []byte, warnings []string, err error) {
 }
 
 // doubleKeyLine is how the YAML library tells of a key that stands twice in one mapping.
-var doubleKeyLine = regexp.MustCompile(`line (\d+): key (".*") already set in map`) //nolint:gochecknoglobals // compiled once
+var doubleKeyLine = regexp.MustCompile(`line (\d+): key (".*") already set in map`)
 
 func doubleKeys(err error) (warnings []string) {
 	for _, m := range doubleKeyLine.FindAllStringSubmatch(err.Error(), maxProblems) {

@@ -85,8 +85,7 @@ func (s *shape) fieldsOf(t reflect.Type) map[string]reflect.Type {
 		return f
 	}
 	f := make(map[string]reflect.Type, t.NumField())
-	for i := range t.NumField() {
-		sf := t.Field(i)
+	for sf := range t.Fields() {
 		name, _, _ := strings.Cut(sf.Tag.Get("json"), ",")
 		switch {
 		case name == "-" || !sf.IsExported():

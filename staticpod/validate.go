@@ -76,7 +76,7 @@ func (v *validator) metadata() {
 // short keeps a long key of the manifest out of field paths.
 func short(key string) string { return strings.Trim(quote(key), `"`) }
 
-var uidForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,62}$`) //nolint:gochecknoglobals // compiled once
+var uidForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,62}$`)
 
 // validUID says that a UID may become a name of a directory, a cgroup and a log directory.
 func validUID(uid string) bool { return uidForm.MatchString(uid) }

@@ -59,7 +59,7 @@ func (v *validator) lifecycle(l *v1.Lifecycle, at *field.Path) {
 }
 
 // signals are those a container can be stopped with.
-var signals = regexp.MustCompile(`^SIG(ABRT|ALRM|BUS|CHLD|CLD|CONT|FPE|HUP|ILL|INT|IO|IOT|KILL|PIPE|POLL|PROF|PWR|QUIT|SEGV|STKFLT|STOP|SYS|` + //nolint:gochecknoglobals // compiled once
+var signals = regexp.MustCompile(`^SIG(ABRT|ALRM|BUS|CHLD|CLD|CONT|FPE|HUP|ILL|INT|IO|IOT|KILL|PIPE|POLL|PROF|PWR|QUIT|SEGV|STKFLT|STOP|SYS|` +
 	`TERM|TRAP|TSTP|TTIN|TTOU|URG|USR1|USR2|VTALRM|WINCH|XCPU|XFSZ|RTMIN(\+([1-9]|1[0-5]))?|RTMAX(-([1-9]|1[0-4]))?)$`)
 
 func (v *validator) hook(h *v1.LifecycleHandler, at *field.Path) {

@@ -1,6 +1,7 @@
 package staticpod
 
 import (
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -171,7 +172,7 @@ func (v *validator) resourceFieldRef(f *v1.ResourceFieldSelector, at *field.Path
 	case f.Divisor.IsZero() || !resourceField(f.Resource):
 	case strings.HasSuffix(f.Resource, ".cpu") && d != "1" && d != "1m":
 		v.add(at, "%s does not work with cpu; use 1 or 1m", quote(d))
-	case !strings.HasSuffix(f.Resource, ".cpu") && d != "1" && !strings.Contains(" 1k 1M 1G 1T 1P 1E 1Ki 1Mi 1Gi 1Ti 1Pi 1Ei ", " "+d+" "):
+	case !strings.HasSuffix(f.Resource, ".cpu") && !slices.Contains([]string{"1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"}, d):
 		v.add(at, "%s does not work here; use 1 with a unit such as 1Mi", quote(d))
 	}
 }

@@ -123,7 +123,7 @@ func (v *validator) localProfile(p *string, local bool, at *field.Path) {
 }
 
 // Parts of letters and digits, with dots or slashes between them.
-var sysctlForm = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`) //nolint:gochecknoglobals // compiled once
+var sysctlForm = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
 // sysctls checks the names; which are allowed on this node is for admission to say.
 func (v *validator) sysctls(list []v1.Sysctl, at *field.Path) {

@@ -121,12 +121,11 @@ func (l *Loop) outcome(w *worker, p phase, err error) {
 // complain tells people of a failure, but not again within a minute if it is the same. The roster is locked.
 func (l *Loop) complain(w *worker, p phase, err error) {
 	const again = time.Minute
-	if now := time.Now(); w.complaint != err.Error() || now.Sub(w.complained) > again {
-		w.complaint, w.complained = err.Error(), now
-	} else {
+	if w.complaint == err.Error() && time.Since(w.complained) < again {
 		l.log.Debug("a step of a pod failed again", "phase", p.String(), "ref", w.ref().String(), "err", err)
 		return
 	}
+	w.complaint, w.complained = err.Error(), time.Now()
 	l.log.Warn("a step of a pod failed and is tried again", "phase", p.String(), "ref", w.ref().String(), "err", err)
 	switch p {
 	case syncing:

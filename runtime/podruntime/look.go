@@ -124,7 +124,7 @@ func (r *Runtime) complete(ctx context.Context, p *runtime.Pod, sandboxes []runt
 		g.Go(func() error {
 			full, err := r.cfg.Engine.Container(ctx, c.ID)
 			if err == nil {
-				r.lastWords(&full)
+				r.lastWords(&full) //nolint:contextcheck // the end of a local file
 				seenC[i] = &full
 			}
 			return unlessGone(err)

@@ -162,6 +162,7 @@ func tolerates(tol *v1.Toleration, t *v1.Taint) bool {
 		return true
 	case v1.TolerationOpEqual, "":
 		return tol.Value == t.Value
+	case v1.TolerationOpLt, v1.TolerationOpGt:
 	}
 	return false
 }

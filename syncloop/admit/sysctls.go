@@ -38,7 +38,7 @@ var safe = map[string]string{ //nolint:gochecknoglobals // constant
 }
 
 // patternForm is a name of parts with dots or slashes between them; the last part may end in *.
-var patternForm = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]$`) //nolint:gochecknoglobals // compiled once
+var patternForm = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]$`)
 
 // Check says what is wrong with Unsafe: names that are none, or of parameters that no pod has for itself. It is for the
 // program to call before it starts; Admit takes what is wrong for allowing nothing.
