@@ -10,7 +10,7 @@ LINT := $(BIN)/golangci-lint
 TESTFLAGS ?=
 FUZZTIME ?= 20s
 
-.PHONY: help build test check race vet lint fmt tidy cover bench fuzz run clean-run bin/bed bin/run bin/nodeagent
+.PHONY: help build test check race vet lint fmt tidy cover bench bench-node fuzz run clean-run bin/bed bin/run bin/nodeagent
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,10 @@ cover: ## unit test coverage by function, as text and in cover.out
 
 bench: ## all benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
+	@$(MAKE) bench-node
+
+bench-node: bin/bed ## from a manifest to its started container, beside the bare runtime calls (as root)
+	cd test && ../bin/bed with go test -run '^$$' -bench ManifestToStarted -benchtime 20x ./firstlight
 
 fuzz: ## each fuzz test for FUZZTIME
 	@set -eo pipefail; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -rn1 dirname | sort -u | while read -r dir; do \
