@@ -38,7 +38,6 @@ func (c *Cluster) isOurs(args []string) bool {
 // startAll starts services one after another.
 func (c *Cluster) startAll(ctx context.Context, services ...service) error {
 	for _, s := range services {
-		c.say("starting %s", s.name)
 		if err := c.start(ctx, s); err != nil {
 			return err
 		}
@@ -49,6 +48,7 @@ func (c *Cluster) startAll(ctx context.Context, services ...service) error {
 // start starts a service unless it runs, in a session of its own, and waits until it is ready.
 func (c *Cluster) start(ctx context.Context, s service) error {
 	if c.pid(s.name) == 0 {
+		c.say("starting %s", s.name)
 		if err := c.launch(ctx, s); err != nil {
 			return fmt.Errorf("start %s: %w", s.name, err)
 		}
