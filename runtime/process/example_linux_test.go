@@ -32,7 +32,7 @@ func Example() {
 	}
 	defer engine.RemoveSandbox(ctx, sandbox)
 	id, err := engine.CreateContainer(ctx, sandbox, &runtime.ContainerConfig{
-		Pod: pod, Name: "app", Image: "host", Command: []string{"sh", "-c", `trap "exit 7" TERM; while :; do sleep 0.1; done`},
+		Pod: pod, Name: "app", Image: "host", Command: []string{"sleep", "1000"},
 	})
 	if err == nil {
 		err = engine.StartContainer(ctx, id)
@@ -50,5 +50,5 @@ func Example() {
 	fmt.Println(c.State, c.ExitCode, err)
 	// Output:
 	// hello from beside it
-	// exited 7 <nil>
+	// exited 143 <nil>
 }

@@ -142,7 +142,7 @@ func (e *Engine) ids(kind string) ([]string, error) {
 	}
 	var out []string
 	for _, d := range entries {
-		if _, err := os.Stat(e.path(kind, d.Name(), configFile)); err == nil {
+		if e.exists(kind, d.Name()) {
 			out = append(out, d.Name())
 		}
 	}
@@ -155,8 +155,7 @@ func record[R any](e *Engine, memory map[string]*R, kind, id string) (*R, error)
 	if !validID(id) {
 		return nil, notFound
 	}
-	path := e.path(kind, id, configFile)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if !e.exists(kind, id) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		delete(memory, id)
@@ -170,7 +169,7 @@ func record[R any](e *Engine, memory map[string]*R, kind, id string) (*R, error)
 		return r, nil
 	}
 	r = new(R)
-	if ok, err := readFile(path, r); err != nil {
+	if ok, err := readFile(e.path(kind, id, configFile), r); err != nil {
 		return nil, err
 	} else if !ok {
 		return nil, notFound
@@ -235,11 +234,22 @@ func (e *Engine) tidy() {
 			continue
 		}
 		for _, d := range entries {
-			if _, err := os.Stat(e.path(kind, d.Name(), configFile)); errors.Is(err, fs.ErrNotExist) {
+			if !e.exists(kind, d.Name()) {
 				os.RemoveAll(e.path(kind, d.Name()))
 			}
 		}
 	}
+	told, _ := os.ReadDir(e.path("changes", "")) // those that stay cost nothing
+	for _, d := range told {
+		if !e.exists("sandboxes", d.Name()) && !e.exists("containers", d.Name()) {
+			os.Remove(e.path("changes", d.Name()))
+		}
+	}
+}
+
+func (e *Engine) exists(kind, id string) bool {
+	_, err := os.Stat(e.path(kind, id, configFile))
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // exclusive does something that no other engine over this Root does at the same time.

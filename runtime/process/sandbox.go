@@ -122,22 +122,26 @@ func (e *Engine) RemoveSandbox(ctx context.Context, id string) error {
 	}
 	if err == nil {
 		err = e.exclusive(ctx, func() error {
-			defer e.tidy()
 			changed(e.cfg.Root, id)
-			return e.drop("sandboxes", id)
+			err := e.drop("sandboxes", id)
+			e.tidy()
+			return err
 		})
 	}
 	if err != nil {
 		return fmt.Errorf("remove sandbox %s: %w", id, err)
 	}
-	os.Remove(e.path("changes", id))
 	return nil
+}
+
+func (e *Engine) stopped(id string) bool {
+	_, err := os.Stat(e.path("sandboxes", id, stoppedFile))
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // ready says that containers may be made in a sandbox: it was not stopped, and the machine has not been started anew.
 func (e *Engine) ready(s *sandboxRecord) bool {
-	_, err := os.Stat(e.path("sandboxes", s.ID, stoppedFile))
-	return errors.Is(err, fs.ErrNotExist) && s.Boot == e.boot
+	return s.Boot == e.boot && !e.stopped(s.ID)
 }
 
 // ListSandboxes is a shallow list.
