@@ -168,15 +168,15 @@ func (n *node) events(t *testing.T) <-chan cri.ContainerEventType {
 // container has ended and cannot be removed (containerd issue 11037). No call of CRI helps; removing the task does.
 func (n *node) mending(t *testing.T, ok func() error) func() error {
 	t.Helper()
-	start, said := time.Now(), ""
+	start, said := time.Now(), false
 	return func() error {
 		err := ok()
 		if err == nil || time.Since(start) < 10*time.Second {
 			return err
 		}
-		if err.Error() != said {
-			said = err.Error()
-			t.Logf("after %v still: %s", round(time.Since(start)), said)
+		if !said {
+			said = true
+			t.Logf("after %v still: %v", round(time.Since(start)), err)
 		}
 		v, listErr := n.view(t.Context())
 		tasks := n.ctr(t, "tasks", "ls", "-q")
