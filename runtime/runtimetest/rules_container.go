@@ -48,8 +48,20 @@ func containerRules() map[string]func(*scene) {
 			}
 			next := *c
 			next.Attempt, next.LogPath = 1, "main/1.log"
-			if second := s.look(s.create(sandbox, &next)); second.Restarts != 1 || second.ID == first {
+			second := s.look(s.create(sandbox, &next))
+			if second.Restarts != 1 || second.ID == first || second.Created.Before(s.look(first).Created) {
 				s.Errorf("the next attempt: %+v", second)
+			}
+		},
+		"container name is free again after its removal, its ID is not": func(s *scene) {
+			conf := s.sandboxConfig(s.pod)
+			sandbox := s.run(conf)
+			c := s.container("main", "true", conf)
+			first := s.start(sandbox, c)
+			s.exited(first)
+			s.fine("RemoveContainer", s.RemoveContainer(s.ctx, first))
+			if second := s.look(s.create(sandbox, c)); second.ID == first || second.State != runtime.Created {
+				s.Errorf("made anew after %s: %+v", first, second)
 			}
 		},
 		"container is started once": func(s *scene) {
@@ -161,5 +173,8 @@ func containerFilters(s *scene) {
 	}
 	if m := ids(runtime.Filter{Pod: s.pod.UID, OnlyAlive: true}); len(m) != 1 || !m[alive] {
 		s.Errorf("of the pod, only alive: %v", m)
+	}
+	if m := ids(runtime.Filter{Pod: "nobody"}); len(m) != 0 {
+		s.Errorf("of nobody: %v", m)
 	}
 }

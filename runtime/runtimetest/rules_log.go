@@ -23,6 +23,27 @@ func logRules() map[string]func(*scene) {
 				}
 			}
 		},
+		"log keeps the order of lines": func(s *scene) {
+			conf := s.sandboxConfig(s.pod)
+			var script strings.Builder
+			for i := range 30 {
+				fmt.Fprintf(&script, "echo %d;", i)
+			}
+			c := s.container("main", script.String(), conf)
+			s.exited(s.start(s.run(conf), c))
+			s.untilLogged(conf, c, "29")
+			b, err := os.ReadFile(conf.LogDir + "/" + c.LogPath)
+			s.fine("read the log", err)
+			next, last := 0, time.Time{}
+			for l := range strings.Lines(string(b)) {
+				line, err := parseLine(strings.TrimSuffix(l, "\n"))
+				s.fine("log", err)
+				if line.text != fmt.Sprint(next) || line.at.Before(last) {
+					s.Fatalf("line %d is %+v, after one of %v", next, line, last)
+				}
+				next, last = next+1, line.at
+			}
+		},
 		"log is the container's own, attempt by attempt": func(s *scene) {
 			conf := s.sandboxConfig(s.pod)
 			sandbox := s.run(conf)

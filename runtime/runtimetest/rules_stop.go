@@ -3,6 +3,7 @@ package runtimetest
 import (
 	"context"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/kubeletkit/kubeletkit/runtime"
@@ -77,6 +78,17 @@ func stopRules() map[string]func(*scene) {
 			s.fine("first StopContainer", <-first)
 			cancel()
 		},
+		"stop may be asked for by many at once": func(s *scene) {
+			id := started(s, polite)
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() { s.fine("StopContainer", s.StopContainer(s.ctx, id, time.Minute)) })
+			}
+			all.Wait()
+			if c := s.look(id); c.State != runtime.Exited || c.ExitCode != 7 {
+				s.Errorf("after the stops: %v, code %d", c.State, c.ExitCode)
+			}
+		},
 		"stop returns soon after its context ends": func(s *scene) {
 			id := started(s, deaf)
 			ctx, cancel := context.WithTimeout(s.ctx, time.Second)
@@ -120,6 +132,15 @@ func execRules() map[string]func(*scene) {
 				if err != nil || got.Code != want.Code || string(got.Output) != string(want.Output) {
 					s.Errorf("%q: %d %q, %v, want %d %q", script, got.Code, got.Output, err, want.Code, want.Output)
 				}
+			}
+		},
+		"exec has the environment of its container": func(s *scene) {
+			conf := s.sandboxConfig(s.pod)
+			c := s.container("main", "sleep 3600", conf)
+			c.Env = []runtime.Env{{Name: "WHO", Value: "world"}}
+			r, err := s.Exec(s.ctx, s.start(s.run(conf), c), []string{"sh", "-c", "echo hello $WHO"})
+			if err != nil || string(r.Output) != "hello world\n" {
+				s.Errorf("Exec = %d %q, %v", r.Code, r.Output, err)
 			}
 		},
 		"exec ends with its context": func(s *scene) {
