@@ -50,9 +50,10 @@ func BuildE2E(ctx context.Context, bin string, each func(Archive) error) error {
 
 // builder puts root file systems together and keeps the first error.
 type builder struct {
-	ctx context.Context //nolint:containedctx // lives for one call
-	bin string
-	err error
+	ctx  context.Context //nolint:containedctx // lives for one call
+	bin  string
+	base rootFS // busybox, once it is made
+	err  error
 }
 
 func (b *builder) all() []image {
@@ -105,9 +106,13 @@ func (b *builder) read(path string) []byte {
 
 // busybox is the small system that most images begin with.
 func (b *builder) busybox() rootFS {
-	root, err := busyboxRoot(b.ctx)
-	b.keep(err)
-	return maps.Clone(root)
+	if b.base == nil && b.err == nil {
+		b.base, b.err = busyboxRoot(b.ctx)
+	}
+	if b.base == nil {
+		return rootFS{}
+	}
+	return maps.Clone(b.base)
 }
 
 // with adds built programs: pairs of a name in bin and a path in the image.

@@ -29,8 +29,12 @@ type Archive struct {
 	Data   []byte // an OCI image layout as tar, as ctr imports it
 }
 
-//go:embed pause/pause.c
-var pauseSource []byte
+var (
+	//go:embed pause/pause.c
+	pauseSource []byte
+	//go:embed sh/sh.c
+	shellSource []byte
+)
 
 // Build makes all images. testModule is the directory of the module this package is in; the demo
 // program is compiled there.
@@ -100,15 +104,23 @@ func compile(cmd *exec.Cmd, out string) ([]byte, error) {
 }
 
 // busyboxRoot is a small system around the host's static busybox, with a link for each command it knows. Its
-// shell is the static bash: busybox's own drops environment variables whose names no shell could set, such as
-// "data-1", and upstream's specs look for them. They also want it to call itself Alpine Linux.
+// shell is described in sh/sh.c. Upstream's specs want it to call itself Alpine Linux.
 func busyboxRoot(ctx context.Context) (rootFS, error) {
 	const program = "/bin/busybox"
 	data, err := os.ReadFile(program)
 	if err != nil {
 		return nil, err
 	}
-	shell, err := os.ReadFile("/bin/bash-static")
+	bash, err := os.ReadFile("/bin/bash-static")
+	if err != nil {
+		return nil, err
+	}
+	tmp, err := os.MkdirTemp("", "kubeletkit-images-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	shell, err := compileC(ctx, shellSource, filepath.Join(tmp, "sh"))
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +138,7 @@ func busyboxRoot(ctx context.Context) (rootFS, error) {
 		root.addLink("bin/"+name, "busybox")
 	}
 	root.addFile("bin/busybox", data, 0o755)
+	root.addFile("bin/bash-static", bash, 0o755)
 	root.addFile("bin/sh", shell, 0o755)
 	root.addLink("sbin", "bin")
 	root.addLink("usr/bin", "../bin")
