@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,10 +18,18 @@ func writeObject(path string, o object) error {
 	if err != nil {
 		return err
 	}
+	return writeFile(path, append(data, '\n'), 0o600)
+}
+
+// writeFile writes a file unless it has that content: kube-proxy ends when its configuration is touched.
+func writeFile(path string, data []byte, mode fs.FileMode) error {
+	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, data) {
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(data, '\n'), 0o600)
+	return os.WriteFile(path, data, mode)
 }
 
 // writeFiles writes every file that the cluster's processes read.
@@ -43,7 +53,7 @@ func (c *Cluster) writeFiles() error {
 			return err
 		}
 	}
-	if err := os.WriteFile(c.path("Corefile"), []byte(c.corefile()), 0o644); err != nil {
+	if err := writeFile(c.path("Corefile"), []byte(c.corefile()), 0o644); err != nil {
 		return err
 	}
 	return c.writeHosts()
@@ -125,11 +135,7 @@ func (c *Cluster) writeHosts() error {
 	} {
 		url := "http://127.0.0.1:" + port
 		text := fmt.Sprintf("server = %q\n\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n", url, url)
-		path := c.path("registry", host, "hosts.toml")
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		if err := writeFile(c.path("registry", host, "hosts.toml"), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}

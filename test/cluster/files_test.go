@@ -61,6 +61,35 @@ func TestFilesAreComplete(t *testing.T) {
 	}
 }
 
+// A second start must not touch what a process watches.
+func TestFilesThatAreRightAreNotWritten(t *testing.T) {
+	c := testCluster(t)
+	if err := writePKI(c.path("pki"), c.node, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	var written [2]time.Time
+	for i := range written {
+		if err := c.writeFiles(); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(c.path("kube-proxy.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		written[i] = info.ModTime()
+		old := time.Now().Add(-time.Hour).Truncate(time.Second)
+		if i == 0 {
+			if err := os.Chtimes(c.path("kube-proxy.json"), old, old); err != nil {
+				t.Fatal(err)
+			}
+			written[i] = old
+		}
+	}
+	if !written[1].Equal(written[0]) {
+		t.Errorf("written at %v, and again at %v", written[0], written[1])
+	}
+}
+
 // Nothing of the cluster may be reached from another machine.
 func TestServersListenOnThisMachineOnly(t *testing.T) {
 	c := testCluster(t)
