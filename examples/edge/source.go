@@ -119,7 +119,8 @@ func (s *Source) take(b []byte, set func([]*v1.Pod, bool), complete bool) {
 		return
 	}
 	if complete {
-		if err := os.WriteFile(s.File+".new", b, 0o600); err == nil {
+		err := os.WriteFile(s.File+".new", b, 0o600)
+		if err == nil {
 			err = os.Rename(s.File+".new", s.File)
 		}
 		if err != nil {

@@ -97,8 +97,8 @@ func (a *App) look(now time.Time) {
 }
 
 // Log is what an application has printed.
-func (c *Cloud) Log(machine, app string) (string, error) {
-	a, err := c.app(machine, app)
+func (c *Cloud) Log(ctx context.Context, machine, app string) (string, error) {
+	a, err := c.app(ctx, machine, app)
 	if err != nil {
 		return "", err
 	}
@@ -110,8 +110,8 @@ func (c *Cloud) Log(machine, app string) (string, error) {
 }
 
 // Run runs a command beside an application: "healthy" is good once the application has been up for a moment.
-func (c *Cloud) Run(machine, app string, command []string) (output string, code int, err error) {
-	a, err := c.app(machine, app)
+func (c *Cloud) Run(ctx context.Context, machine, app string, command []string) (output string, code int, err error) {
+	a, err := c.app(ctx, machine, app)
 	switch {
 	case err != nil:
 		return "", 0, err
@@ -123,8 +123,8 @@ func (c *Cloud) Run(machine, app string, command []string) (output string, code 
 	return "fine\n", 0, nil
 }
 
-func (c *Cloud) app(machine, app string) (App, error) {
-	machines, err := c.Machines(context.Background())
+func (c *Cloud) app(ctx context.Context, machine, app string) (App, error) {
+	machines, err := c.Machines(ctx)
 	for _, m := range machines {
 		for _, a := range m.Apps {
 			if m.Name == machine && a.Name == app {

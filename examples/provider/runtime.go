@@ -69,9 +69,9 @@ func seen(m Machine, at time.Time) runtime.Pod {
 
 // Sync orders the machine of a pod, and starts again what ended or is not well. An order that fails comes back as an error:
 // the loop tells of it and tries again.
-func (r Runtime) Sync(_ context.Context, pod *v1.Pod, in runtime.SyncInput) (runtime.SyncResult, error) {
+func (r Runtime) Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (runtime.SyncResult, error) {
 	if len(in.Seen.Sandboxes) == 0 {
-		if err := r.cloud.Order(context.Background(), order(pod)); err != nil {
+		if err := r.cloud.Order(ctx, order(pod)); err != nil {
 			return runtime.SyncResult{}, fmt.Errorf("order a machine: %w", err)
 		}
 		return runtime.SyncResult{Acted: true}, nil
@@ -109,12 +109,12 @@ func (r Runtime) Stop(ctx context.Context, _ *v1.Pod, seen runtime.Pod, _ runtim
 func (Runtime) Remove(context.Context, types.UID, runtime.Removal) error { return nil }
 
 // Exec runs a command, for probes.
-func (r Runtime) Exec(_ context.Context, id string, cmd []string) (runtime.ExecResult, error) {
+func (r Runtime) Exec(ctx context.Context, id string, cmd []string) (runtime.ExecResult, error) {
 	part := strings.Split(id, "/")
 	if len(part) != 3 {
 		return runtime.ExecResult{}, runtime.ErrNotFound
 	}
-	out, code, err := r.cloud.Run(part[0], part[1], cmd)
+	out, code, err := r.cloud.Run(ctx, part[0], part[1], cmd)
 	if errors.Is(err, ErrNoMachine) {
 		err = runtime.ErrNotFound
 	}
@@ -122,10 +122,10 @@ func (r Runtime) Exec(_ context.Context, id string, cmd []string) (runtime.ExecR
 }
 
 // Logs is the log of an application; the cloud keeps none of the start before.
-func (r Runtime) Logs(_ context.Context, pod *v1.Pod, container string, previous bool, _ logs.Options) (io.ReadCloser, error) {
+func (r Runtime) Logs(ctx context.Context, pod *v1.Pod, container string, previous bool, _ logs.Options) (io.ReadCloser, error) {
 	if previous {
 		return nil, fmt.Errorf("the log before the last start: %w", errors.ErrUnsupported)
 	}
-	text, err := r.cloud.Log(string(pod.UID), container)
+	text, err := r.cloud.Log(ctx, string(pod.UID), container)
 	return io.NopCloser(strings.NewReader(text)), err
 }

@@ -113,7 +113,11 @@ func (a *api) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	end()
-	err := a.server.Close()
-	<-served
-	return err
+	if err := a.server.Close(); err != nil {
+		return err
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve on %s: %w", a.path, err)
+	}
+	return nil
 }

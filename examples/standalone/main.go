@@ -95,7 +95,7 @@ func ownDirectory(path string) error {
 	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || int(owner.Uid) != os.Geteuid() {
 		return fmt.Errorf("-root %s is not a directory of this user", path)
 	}
-	return os.Chmod(path, 0o700) //nolint:gosec // a directory
+	return os.Chmod(path, 0o700)
 }
 
 // install puts this program where containers find it by name, and where it stays when `go run` has removed its own.

@@ -33,7 +33,7 @@ type Program struct {
 // Build builds the program in the test's own folder.
 func Build(t *testing.T) *Program {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "asuser") // t.TempDir lets no other user in
+	dir, err := os.MkdirTemp("", "asuser") //nolint:usetesting // t.TempDir lets no other user in
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func Build(t *testing.T) *Program {
 	}
 	err = os.Mkdir(p.Dir, 0o700)
 	if err == nil {
-		err = os.Chmod(dir, 0o755) //nolint:gosec // so that the user can go through
+		err = os.Chmod(dir, 0o755)
 	}
 	if err == nil && os.Geteuid() == 0 {
 		err = os.Chown(p.Dir, nobody, nobody)
@@ -66,13 +66,13 @@ func (p *Program) Manifests(from string, replace ...string) string {
 		p.t.Fatalf("manifests in %s: %q, %v", from, files, err)
 	}
 	to := filepath.Join(filepath.Dir(p.Dir), "manifests")
-	if err := os.Mkdir(to, 0o755); err != nil { //nolint:gosec // for the user
+	if err := os.Mkdir(to, 0o755); err != nil {
 		p.t.Fatal(err)
 	}
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(to, filepath.Base(f)), []byte(strings.NewReplacer(replace...).Replace(string(b))), 0o644) //nolint:gosec // for the user
+			err = os.WriteFile(filepath.Join(to, filepath.Base(f)), []byte(strings.NewReplacer(replace...).Replace(string(b))), 0o644)
 		}
 		if err != nil {
 			p.t.Fatal(err)
@@ -196,7 +196,7 @@ func (p *Program) Ask(socket, method, path string) (body string, header http.Hea
 // FreePort is a TCP port of 127.0.0.1 that nobody listens on, as text.
 func FreePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it takes no time
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func (e *Engine) Events(ctx context.Context, tell func(runtime.Event)) error {
 		err = e.follow(ctx, tell)
 	}
 	if ctx.Err() != nil {
-		return nil
+		err = nil // whatever else there was, it ended as it was asked to
 	}
 	return err
 }

@@ -51,9 +51,10 @@ func agent(root string) {
 				return
 			}
 		}
-		if i%3 == 0 {
+		switch i % 3 {
+		case 0:
 			err = e.StopSandbox(ctx, sandbox)
-		} else if i%3 == 1 {
+		case 1:
 			err = e.RemoveSandbox(ctx, sandbox)
 		}
 		if err != nil {
