@@ -16,7 +16,7 @@
 // (nobody listens), errors.ErrUnsupported (an older runtime), context.DeadlineExceeded and
 // context.Canceled; status.FromError of the gRPC library finds the rest.
 //
-// A runtime that was restarted is found again within some three seconds; calls meanwhile fail at once
+// A runtime that was restarted is found again within a second or so; calls meanwhile fail at once
 // with runtime.ErrUnavailable. The connection is the caller's to close.
 //
 // The engine also is a runtime.Notifier, runtime.StreamURLs, runtime.LogReopener and runtime.Stats.

@@ -30,7 +30,7 @@ func (p *planner) inits() (s initState) {
 			s.starts = append(s.starts, start{c, Sidecar})
 		case seen == nil || reached && kind == Init:
 		case kind == Sidecar:
-			p.sidecar(&s, i, seen)
+			p.sidecar(&s, i, seen, reached)
 		default:
 			p.init(&s, i, seen)
 		}
@@ -105,7 +105,8 @@ func (p *planner) init(s *initState, i int, seen *runtime.Container) {
 	}
 }
 
-func (p *planner) sidecar(s *initState, i int, seen *runtime.Container) {
+// sidecar decides about one that has an instance. What comes behind it begins once: reached says that it has.
+func (p *planner) sidecar(s *initState, i int, seen *runtime.Container, reached bool) {
 	c := &p.Pod.Spec.InitContainers[i]
 	switch seen.State {
 	case runtime.Running:
@@ -116,7 +117,7 @@ func (p *planner) sidecar(s *initState, i int, seen *runtime.Container) {
 		p.replace(s, c, Sidecar, seen, "Init container "+c.Name+" is in an unknown state, it will be stopped")
 		return
 	}
-	if c.StartupProbe == nil || p.ProbeResults[seen.ID].Startup == runtime.Passing {
+	if !reached && (c.StartupProbe == nil || p.ProbeResults[seen.ID].Startup == runtime.Passing) {
 		p.next(s, i)
 	}
 	if why, grace, _ := p.unfit(c, seen, Sidecar); why != "" {

@@ -66,7 +66,7 @@ func Sync(in Input) Plan {
 		return p.plan
 	}
 	p.sandbox = in.Seen.Sandboxes[0].ID
-	if p.restartAll() {
+	if p.strays() || p.restartAll() {
 		return p.plan
 	}
 	p.running()
@@ -140,6 +140,19 @@ func (p *planner) firstStarts(attempt uint32) (starts []start, wanted bool) {
 		return []start{{&inits[0], InitKind(&inits[0])}}, true
 	}
 	return starts, true
+}
+
+// strays plans the end of what runs in a sandbox that does not serve any more, and nothing else: whatever comes in its
+// place comes after it.
+func (p *planner) strays() bool {
+	for i := range p.Seen.Containers {
+		c := &p.Seen.Containers[i]
+		if c.SandboxID != "" && c.SandboxID != p.sandbox && (c.State == runtime.Running || c.State == runtime.Unknown) {
+			_, kind := Find(p.Pod, c.Name)
+			p.plan.Stops = append(p.plan.Stops, *p.stopOne(c, kind, p.grace, "Container "+c.Name+" runs in an older sandbox, it will be stopped"))
+		}
+	}
+	return len(p.plan.Stops) > 0
 }
 
 // running plans for a pod whose sandbox serves.
@@ -268,6 +281,9 @@ func (p *planner) start(s start) {
 			return
 		}
 		a.Backoff = next
+	}
+	if seen != nil && seen.State == runtime.Created { // whoever made it may still be about to start it
+		p.do(Action{Verb: RemoveContainer, ID: seen.ID, Container: name, Kind: s.kind, Vital: true})
 	}
 	p.do(a)
 }
