@@ -189,8 +189,8 @@ func TestWhatAContainerLeavesBehindIsKilled(t *testing.T) {
 
 func TestExecEndsWithItsContainer(t *testing.T) {
 	n := newNode(t)
-	id := n.start(n.config("app", "sleep 0.3"))
-	r, err := n.Exec(t.Context(), id, []string{"sh", "-c", "echo begun; sleep 1000"})
+	id := n.start(n.config("app", "until [ -e end ]; do sleep 0.05; done"))
+	r, err := n.Exec(t.Context(), id, []string{"sh", "-c", "echo begun; touch end; sleep 1000"})
 	if err != nil || r.Code != 137 || string(r.Output) != "begun\n" {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -466,6 +466,21 @@ func TestCutWorkIsNotSeenAndTidied(t *testing.T) {
 	}
 	if _, err := os.Stat(half); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+func TestContainersAreKilledFirstWhenMemoryEnds(t *testing.T) {
+	n := newNode(t)
+	c := n.config("app", "sleep 1000")
+	c.Resources.OOMScoreAdj = 777
+	n.start(c)
+	found := false
+	for _, pid := range n.processes("ROOT=" + n.root) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+		found = found || err == nil && string(b) == "777\n"
+	}
+	if !found {
+		t.Error("no process of it has the score")
 	}
 }
 

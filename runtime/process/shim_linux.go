@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	goruntime "runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -191,6 +192,9 @@ func (s *shim) start() error {
 	})
 	if err != nil {
 		return err
+	}
+	if score := s.Config.Resources.OOMScoreAdj; score != 0 { // to be spared more than the agent is not given to everybody
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.Pid), strconv.AppendInt(nil, score, 10), 0)
 	}
 	return s.begun(p)
 }
