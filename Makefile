@@ -10,7 +10,7 @@ LINT := $(BIN)/golangci-lint
 TESTFLAGS ?=
 FUZZTIME ?= 20s
 
-.PHONY: help build test check race vet lint fmt tidy cover bench bench-node fuzz run clean-run bin/bed bin/run bin/nodeagent
+.PHONY: help build test test-long check race vet lint fmt tidy cover bench bench-node fuzz run clean-run bin/bed bin/run bin/nodeagent
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ bench: ## all benchmarks
 
 bench-node: bin/bed ## from a manifest to its started container, beside the bare runtime calls (as root)
 	cd test && ../bin/bed with go test -run '^$$' -bench ManifestToStarted -benchtime 20x ./firstlight
+
+test-long: ## what takes longer than a change may wait: the process engine with its agent killed in fifty histories
+	go test -race -timeout 60m ./runtime/process -run Killed -kill-seeds 50
 
 fuzz: ## each fuzz test for FUZZTIME
 	@set -eo pipefail; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -rn1 dirname | sort -u | while read -r dir; do \

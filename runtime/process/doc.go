@@ -33,7 +33,7 @@
 // unclear: files come into being whole, processes are known by pid, start time and boot, and a container whose shim was
 // killed is killed by the kernel and told of with exit code 137. When a container's first process ends, everything it left
 // behind is killed. Under systemd an agent needs KillMode=process, or its containers end with it; an agent that is process 1
-must wait for children it does not know, or ended shims stay as zombies.
+// must wait for children it does not know, or ended shims stay as zombies.
 //
 // # What it promises and what not
 //
