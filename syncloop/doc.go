@@ -7,12 +7,10 @@
 //
 // A pod's life:
 //
-//		          refused
-//		  +----------------------------+
-//		  |                            v
+//		       refused, or ended
+//		  +---------------------------+
+//		  |                           v
 //		held --admitted--> syncing --ended--> terminating --still--> terminated --returned--> finished --gone--> (forgotten)
-//		  |                                                                                      ^
-//		  +------------------------------- ended, never started --------------------------------+
 //
 //	  - held: it waits for another pod to be gone: one of the same name from a file, or one that makes room for it.
 //	  - syncing: steps look, mount volumes, set up the network, and call Runtime.Sync until all is as wished.

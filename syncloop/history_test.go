@@ -141,7 +141,7 @@ func (n *node) noTwins(counts map[string]int) {
 			continue
 		}
 		if other, ok := byName[c.Pod.Name]; ok && other != c.Pod.UID {
-			n.t.Fatalf("pods %s and %s of one name run together", other, c.Pod.UID)
+			n.t.Fatalf("pods %s and %s of one name run together; what was done:\n%s", other, c.Pod.UID, strings.Join(n.take(), "\n"))
 		}
 		byName[c.Pod.Name] = c.Pod.UID
 	}

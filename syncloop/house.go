@@ -124,7 +124,6 @@ func (l *Loop) judge(w *worker) {
 	}
 	l.log.Info("a pod that no source wants is ended and removed", "ref", w.ref().String())
 	l.metrics.orphans.Record(1)
-	w.phase = syncing // something of it may run
 	w.end(l.r, runtime.Termination{})
 }
 

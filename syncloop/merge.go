@@ -54,7 +54,7 @@ func (l *Loop) merge(s set) {
 func (l *Loop) lose(w *worker) {
 	w.absent, w.again = true, nil
 	if w.phase == held {
-		w.told = true // it never began: nobody was told of it
+		w.told = true // nobody was told of it
 		w.move(l.r, ended)
 		return
 	}

@@ -43,10 +43,8 @@ func next(p phase, e event) (phase, action) {
 	switch {
 	case p == held && e == admitted:
 		return syncing, work
-	case p == held && e == refused:
+	case p == held && (e == refused || e == ended): // something of it may run, from before the agent started
 		return terminating, work
-	case p == held && e == ended:
-		return finished, work
 	case p == syncing && e == ended:
 		return terminating, cut
 	case p == terminating && e == shorter:

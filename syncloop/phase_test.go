@@ -12,7 +12,7 @@ func TestNext(t *testing.T) {
 	}{
 		{"a held pod begins when it is admitted", held, admitted, syncing, work},
 		{"a refused pod goes through its end, for something of it may run", held, refused, terminating, work},
-		{"a held pod that is deleted never begins", held, ended, finished, work},
+		{"a held pod that is deleted goes the same way", held, ended, terminating, work},
 		{"an end cuts the step under way", syncing, ended, terminating, cut},
 		{"a shorter grace cuts the stop under way", terminating, shorter, terminating, cut},
 		{"to end twice changes nothing", terminating, ended, terminating, nothing},
