@@ -149,6 +149,9 @@ func (l *Loop) lookAfter(ctx context.Context, w *worker, after time.Time) (runti
 	l.r.mu.Lock()
 	w.looks++
 	number := w.looks
+	if w.seenBy == 0 && after.Before(w.seen.At) {
+		after = w.seen.At // what is known is from a list, and lists are shallow: no exit codes
+	}
 	l.r.mu.Unlock()
 	seen, err := l.see(ctx, w.uid, after)
 	if err != nil {
