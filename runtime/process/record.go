@@ -223,7 +223,12 @@ func (e *Engine) drop(kind, id string) error {
 	if err := os.Remove(e.path(kind, id, configFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.RemoveAll(e.path(kind, id))
+	// A shim that was asked to start before may only now come to it: out of its way first.
+	away := e.path(kind, "."+id)
+	if err := os.Rename(e.path(kind, id), away); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(away)
 }
 
 // tidy removes what is left of things whose making or removal was cut off. The caller holds the lock of Root.

@@ -154,8 +154,8 @@ func (s *shim) file(name string) string { return filepath.Join(s.dir, name) }
 
 // start starts the container's first process.
 func (s *shim) start() error {
-	if _, err := readFile(s.file(configFile), &s.containerRecord); err != nil {
-		return err
+	if ok, err := readFile(s.file(configFile), &s.containerRecord); err != nil || !ok {
+		return errors.Join(errors.New("what it was made from cannot be read"), err)
 	}
 	// An agent that stops the sandbox marks it first and looks for shims then; a shim can be found before it looks here.
 	root := filepath.Dir(filepath.Dir(s.dir))
