@@ -26,11 +26,11 @@ func Program(tb testing.TB) string {
 
 //nolint:gochecknoglobals // a test process has one program
 var build = sync.OnceValues(func() (string, error) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeletkit/kubeletkit").Output()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeletkit/kubeletkit/test").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the agent's source: %w", err)
 	}
-	module := strings.TrimSpace(string(out))
+	module := filepath.Dir(strings.TrimSpace(string(out))) // this module lies within the agent's
 	dir := filepath.Join(filepath.Dir(bed.BinDir()), "agent", fmt.Sprintf("%.8x", sha256.Sum256([]byte(module))))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
