@@ -56,8 +56,8 @@ bench: ## all benchmarks
 bench-node: bin/bed ## from a manifest to its started container, beside the bare runtime calls (as root)
 	cd test && ../bin/bed with go test -run '^$$' -bench ManifestToStarted -benchtime 20x ./firstlight
 
-test-long: ## what takes longer than a change may wait: the process engine with its agent killed in fifty histories
-	go test -race -timeout 60m ./runtime/process -run Killed -kill-seeds 50
+test-long: ## what takes longer than a change may wait: agents over the process engine, killed in fifty histories
+	go test -race -timeout 60m ./runtime/process ./examples/standalone -run Killed -kill-seeds 50
 
 fuzz: ## each fuzz test for FUZZTIME
 	@set -eo pipefail; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -rn1 dirname | sort -u | while read -r dir; do \

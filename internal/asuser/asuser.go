@@ -171,6 +171,16 @@ func (r *Running) Interrupt() {
 	}
 }
 
+// Kill ends the program as nothing can be done against, and waits for it.
+func (r *Running) Kill() {
+	r.t.Helper()
+	if err := r.cmd.Process.Kill(); err != nil {
+		r.t.Fatal(err)
+	}
+	<-r.done
+	_ = r.cmd.Wait() // it was killed
+}
+
 // Ask asks a server on a unix socket. Any answer but 200 fails the test.
 func (p *Program) Ask(socket, method, path string) (body string, header http.Header) {
 	p.t.Helper()
