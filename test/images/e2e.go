@@ -159,7 +159,7 @@ func (b *builder) agnhost() rootFS {
 	root := b.with(b.busybox(), "agnhost", "agnhost")
 	root.addLink("agnhost-2", "agnhost")
 	root.addDir("uploads", 0o755)
-	for _, tool := range []string{"bash", "curl", "dig", "ip", "iperf", "nc", "nslookup", "socat"} {
+	for _, tool := range []string{"bash", "curl", "dig", "getent", "ip", "iperf", "nc", "nslookup", "socat"} {
 		b.addHost(root, tool)
 	}
 	root.append("etc/passwd", "user-defined-in-image:x:1000:1000::/home:/bin/sh\n")
