@@ -54,7 +54,7 @@ bench: ## all benchmarks
 	@$(MAKE) bench-node
 
 bench-node: bin/bed ## from a manifest to its started container, beside the bare runtime calls (as root)
-	cd test && ../bin/bed with go test -run '^$$' -bench ManifestToStarted -benchtime 20x ./firstlight
+	cd test && ../bin/bed with go test -run '^$$' -bench ManifestToStarted -benchtime 1x ./firstlight
 
 test-long: ## what takes longer than a change may wait: agents over the process engine, killed in fifty histories
 	go test -race -timeout 60m ./runtime/process ./examples/standalone -run Killed -kill-seeds 50
