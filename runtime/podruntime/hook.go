@@ -44,7 +44,7 @@ func (s *step) postStart(ctx context.Context, c *v1.Container, id string) error 
 // preStop runs the hook of a container that is about to be stopped, once, for as long as its grace lasts.
 func (r *Runtime) preStop(ctx context.Context, pod *v1.Pod, a plan.Action) {
 	c, _ := plan.Find(pod, a.Container)
-	if c == nil || c.Lifecycle == nil || c.Lifecycle.PreStop == nil || !r.memory.firstHook(pod.UID, a.ID) {
+	if c == nil || c.Lifecycle == nil || c.Lifecycle.PreStop == nil || !r.memory.once(pod.UID, preStopRun, a.ID) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.Grace)

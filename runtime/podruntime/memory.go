@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"hash/fnv"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,8 +26,17 @@ type remembered struct {
 	backoff map[string]plan.Backoff    // by container name
 	waiting map[string]runtime.Waiting // by container name
 	gates   map[string]gate            // by container name; "" is the sandbox
-	hooked  map[string]bool            // container IDs whose preStop hook has run
+	done    map[deed]bool              // what is done once for a container instance
 }
+
+// deed is something done once for a container instance.
+type deed struct{ what, id string }
+
+// What is done once.
+const (
+	preStopRun  = "its preStop hook has run"
+	killingTold = "its end was told"
+)
 
 // gate keeps something that failed from being tried at every wake. It opens at its time, or when the spec changes.
 type gate struct {
@@ -42,7 +52,7 @@ func (m *memory) with(uid types.UID, f func(p *remembered)) {
 		if m.pods == nil {
 			m.pods = map[types.UID]*remembered{}
 		}
-		p = &remembered{backoff: map[string]plan.Backoff{}, gates: map[string]gate{}, hooked: map[string]bool{}}
+		p = &remembered{backoff: map[string]plan.Backoff{}, gates: map[string]gate{}, done: map[deed]bool{}}
 		m.pods[uid] = p
 	}
 	f(p)
@@ -122,13 +132,22 @@ func (m *memory) gate(uid types.UID, what string, spec uint64, now time.Time) (u
 	return until
 }
 
-// firstHook says whether the preStop hook of a container is still to be run, and notes that it is.
-func (m *memory) firstHook(uid types.UID, id string) (first bool) {
+// once says whether something is still to be done for a container instance, and notes that it is done now.
+func (m *memory) once(uid types.UID, what, id string) (first bool) {
 	m.with(uid, func(p *remembered) {
-		first = !p.hooked[id]
-		p.hooked[id] = true
+		first = !p.done[deed{what, id}]
+		p.done[deed{what, id}] = true
 	})
 	return first
+}
+
+// trim forgets deeds of instances that are no more, so that a pod that crashes for years costs nothing.
+func (m *memory) trim(seen runtime.Pod) {
+	m.with(seen.UID, func(p *remembered) {
+		maps.DeleteFunc(p.done, func(d deed, _ bool) bool {
+			return !slices.ContainsFunc(seen.Containers, func(c runtime.Container) bool { return c.ID == d.id })
+		})
+	})
 }
 
 // fingerprint changes when a person changed the spec.

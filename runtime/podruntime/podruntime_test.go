@@ -574,3 +574,17 @@ func TestASandboxWithoutAddressIsReplacedInItsTime(t *testing.T) {
 		}
 	})
 }
+
+func TestDeedsOfInstancesThatAreNoMoreAreForgotten(t *testing.T) {
+	var m memory
+	if !m.once("u", preStopRun, "old") || m.once("u", preStopRun, "old") || !m.once("u", killingTold, "old") || !m.once("u", preStopRun, "new") {
+		t.Error("each is done once")
+	}
+	m.trim(runtime.Pod{PodRef: runtime.PodRef{UID: "u"}, Containers: []runtime.Container{{ID: "new"}}})
+	if n := len(m.pods["u"].done); n != 1 {
+		t.Errorf("%d are remembered, want one", n)
+	}
+	if m.once("u", preStopRun, "new") {
+		t.Error("that of an instance that is there was forgotten")
+	}
+}

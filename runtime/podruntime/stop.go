@@ -87,7 +87,7 @@ func (r *Runtime) stopSandbox(ctx context.Context, a plan.Action, ended []chan s
 
 // stopContainer runs the preStop hook, waits for what must end before, and stops a container, all within its grace.
 func (r *Runtime) stopContainer(ctx context.Context, pod *v1.Pod, a plan.Action, start time.Time, ended []chan struct{}) (err error) {
-	if r.first(pod, a.ID) {
+	if r.memory.once(pod.UID, killingTold, a.ID) {
 		r.tell(pod, a.Container, false, "Killing", a.Why)
 	}
 	ctx, trace := r.cfg.Observe.Begin(ctx, r.refOf(pod, a.Container), "stop container")
@@ -110,6 +110,3 @@ func (r *Runtime) stopContainer(ctx context.Context, pod *v1.Pod, a plan.Action,
 	}
 	return nil
 }
-
-// first says whether this container is stopped for the first time.
-func (r *Runtime) first(pod *v1.Pod, id string) bool { return r.memory.firstHook(pod.UID, "told "+id) }

@@ -21,6 +21,9 @@ func (r *Runtime) Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (
 	if err := checkUID(pod.UID); err != nil {
 		return runtime.SyncResult{}, err
 	}
+	if in.Seen.UID == pod.UID {
+		r.memory.trim(in.Seen)
+	}
 	s := &step{Runtime: r, pod: pod, in: in, now: time.Now()}
 	p := plan.Sync(plan.Input{Pod: pod, Seen: in.Seen, ProbeResults: in.ProbeResults, Backoff: r.memory.backoff(pod.UID), Now: s.now})
 	s.retry(p.RetryAt)
