@@ -19,9 +19,12 @@
 //     termination is not replaced by a look that has less to say about the same container.
 //   - Times are cut to whole seconds, as the API keeps them.
 //
+// # Merge
+//
 // A status may be terminal while a container status still shows as running: the pod was evicted and is being
 // stopped. Whoever gives a terminal phase to others that conclude "nothing runs" (the API server is one) holds
-// phase, reason, message and DisruptionTarget back until no container status is Running any more.
+// phase, reason, message and DisruptionTarget back until no container status is Running any more. [Merge] does, and
+// keeps what others wrote into the same object.
 //
 // # Manager
 //
@@ -33,7 +36,7 @@
 //
 // A status in which a container leaves Terminated although nothing allows it to restart is refused.
 // Whether the receiver's copy may go from terminal back to running is the receiver's to decide; a Sink that
-// merges into an object others write to checks it there.
+// writes into an object others write to, too, sends what [Merge] says.
 //
 // [QOS] and [Requests] are what Compute says of a pod's class and sizes, for parts that need only these.
 package status

@@ -1,0 +1,202 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// st is a status with a phase, a reason (and a message of it), and conditions written as "Type=Status/Reason".
+func st(phase v1.PodPhase, reason string, conditions ...string) v1.PodStatus {
+	s := v1.PodStatus{Phase: phase, Reason: reason}
+	if reason != "" {
+		s.Message = "message of " + reason
+	}
+	for _, c := range conditions {
+		name, value, _ := strings.Cut(c, "=")
+		value, why, _ := strings.Cut(value, "/")
+		s.Conditions = append(s.Conditions, v1.PodCondition{Type: v1.PodConditionType(name), Status: v1.ConditionStatus(value), Reason: why})
+	}
+	return s
+}
+
+// where adds a container status in that state.
+func where(s v1.PodStatus, state v1.ContainerState) v1.PodStatus {
+	s.ContainerStatuses = append(s.ContainerStatuses, v1.ContainerStatus{Name: "app", State: state})
+	return s
+}
+
+func runs(s v1.PodStatus) v1.PodStatus {
+	return where(s, v1.ContainerState{Running: &v1.ContainerStateRunning{}})
+}
+
+func ends(s v1.PodStatus) v1.PodStatus {
+	return where(s, v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}})
+}
+
+// line writes a status as st takes it.
+func line(s v1.PodStatus) string {
+	words := []string{string(s.Phase), s.Reason}
+	if s.Message != "" && s.Message != "message of "+s.Reason {
+		words = append(words, s.Message)
+	}
+	for _, c := range s.Conditions {
+		words = append(words, fmt.Sprintf("%s=%s/%s", c.Type, c.Status, c.Reason))
+	}
+	return strings.TrimSpace(strings.Join(words, " "))
+}
+
+func TestMerge(t *testing.T) {
+	tests := []struct {
+		rule         string
+		server, ours v1.PodStatus
+		want         string
+	}{
+		{
+			rule: "an empty server takes all",
+			ours: st(v1.PodRunning, "", "Ready=True"),
+			want: "Running  Ready=True/",
+		},
+		{
+			rule:   "conditions of others stay and come first, those of ours are as we say",
+			server: st(v1.PodPending, "", "Ready=False/Old", "gate=True/Theirs", "PodScheduled=True"),
+			ours:   st(v1.PodRunning, "", "gate=False/Stale", "Ready=True", "PodScheduled=True"),
+			want:   "Running  gate=True/Theirs Ready=True/ PodScheduled=True/",
+		},
+		{
+			rule:   "a condition of others that the server has no more does not come back",
+			server: st(v1.PodRunning, ""),
+			ours:   st(v1.PodRunning, "", "gate=True"),
+			want:   "Running",
+		},
+		{
+			rule:   "a condition of ours that we have no more goes",
+			server: st(v1.PodRunning, "", "PodResizePending=True/Deferred"),
+			ours:   st(v1.PodRunning, ""),
+			want:   "Running",
+		},
+		{
+			rule:   "a terminal phase waits while a container runs",
+			server: st(v1.PodRunning, "", "DisruptionTarget=True/Preempted"),
+			ours:   runs(st(v1.PodFailed, "Evicted", "DisruptionTarget=True/TerminationByKubelet", "Ready=False/PodFailed")),
+			want:   "Running  DisruptionTarget=True/Preempted Ready=False/PodFailed",
+		},
+		{
+			rule:   "DisruptionTarget is not told while it waits",
+			server: st(v1.PodRunning, ""),
+			ours:   runs(st(v1.PodFailed, "Evicted", "DisruptionTarget=True/TerminationByKubelet")),
+			want:   "Running",
+		},
+		{
+			rule:   "a terminal phase is told once nothing runs, together with DisruptionTarget",
+			server: st(v1.PodRunning, "", "DisruptionTarget=True/Preempted", "gate=True"),
+			ours:   ends(st(v1.PodFailed, "Evicted", "DisruptionTarget=True/TerminationByKubelet", "Ready=False/PodFailed")),
+			want:   "Failed Evicted DisruptionTarget=True/TerminationByKubelet gate=True/ Ready=False/PodFailed",
+		},
+		{
+			rule:   "DisruptionTarget that the server lacks is appended",
+			server: st(v1.PodRunning, "", "gate=True"),
+			ours:   ends(st(v1.PodFailed, "Evicted", "DisruptionTarget=True/TerminationByKubelet")),
+			want:   "Failed Evicted gate=True/ DisruptionTarget=True/TerminationByKubelet",
+		},
+		{
+			rule:   "DisruptionTarget is not told of a pod that does not end",
+			server: st(v1.PodRunning, ""),
+			ours:   runs(st(v1.PodRunning, "", "DisruptionTarget=True/TerminationByKubelet")),
+			want:   "Running",
+		},
+		{
+			rule:   "DisruptionTarget of a pod that was over before is the server's",
+			server: st(v1.PodFailed, "Evicted", "DisruptionTarget=True/Theirs"),
+			ours:   ends(st(v1.PodFailed, "Evicted", "DisruptionTarget=True/Ours")),
+			want:   "Failed Evicted DisruptionTarget=True/Theirs",
+		},
+		{
+			rule:   "a terminal phase of the server is never left, and such a pod is not ready",
+			server: st(v1.PodFailed, "Evicted"),
+			ours:   runs(st(v1.PodRunning, "", "Ready=True", "ContainersReady=True", "PodScheduled=True")),
+			want:   "Failed Evicted Ready=False/PodFailed ContainersReady=False/PodFailed PodScheduled=True/",
+		},
+		{
+			rule:   "nor does one become the other",
+			server: st(v1.PodSucceeded, ""),
+			ours:   ends(st(v1.PodFailed, "Other", "Ready=False/PodFailed")),
+			want:   "Succeeded  Ready=False/PodFailed",
+		},
+		{
+			rule:   "reason and message of the same terminal phase are ours",
+			server: st(v1.PodFailed, ""),
+			ours:   ends(st(v1.PodFailed, "DeadlineExceeded")),
+			want:   "Failed DeadlineExceeded",
+		},
+		{
+			rule:   "a terminal phase with ready conditions makes them say that it completed",
+			server: st(v1.PodRunning, "", "Ready=True"),
+			ours:   ends(st(v1.PodSucceeded, "", "Ready=True")),
+			want:   "Succeeded  Ready=False/PodCompleted",
+		},
+		{
+			rule:   "a refused pod has no conditions of ours",
+			server: st(v1.PodPending, "", "PodScheduled=True", "gate=True"),
+			ours:   st(v1.PodFailed, "OutOfcpu"),
+			want:   "Failed OutOfcpu gate=True/",
+		},
+		{
+			rule:   "a running phase goes back to pending if we say so",
+			server: st(v1.PodRunning, ""),
+			ours:   st(v1.PodPending, ""),
+			want:   "Pending",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.rule, func(t *testing.T) {
+			server, ours := *tt.server.DeepCopy(), *tt.ours.DeepCopy()
+			got := Merge(tt.server, tt.ours)
+			if line(got) != tt.want {
+				t.Errorf("merged\n  %q\nwant\n  %q", line(got), tt.want)
+			}
+			if !equality.Semantic.DeepEqual(server, tt.server) || !equality.Semantic.DeepEqual(ours, tt.ours) {
+				t.Error("an argument was changed")
+			}
+			if again := Merge(got, tt.ours); line(again) != line(got) {
+				t.Errorf("merged into its own answer, it changes\n  %q\nto\n  %q", line(got), line(again))
+			}
+		})
+	}
+}
+
+func TestMergeKeepsWhatTheServerKnowsBetter(t *testing.T) {
+	before := metav1.NewTime(now.Add(-time.Hour))
+	server := v1.PodStatus{
+		ObservedGeneration: 7, NominatedNodeName: "other", QOSClass: v1.PodQOSGuaranteed, StartTime: &before,
+		ResourceClaimStatuses: []v1.PodResourceClaimStatus{{Name: "gpu"}},
+	}
+	ours := v1.PodStatus{
+		ObservedGeneration: 3, QOSClass: v1.PodQOSBurstable, StartTime: new(metav1.NewTime(now)),
+		ResourceClaimStatuses: []v1.PodResourceClaimStatus{{Name: "stale"}}, PodIP: "10.0.0.7",
+	}
+	got := Merge(server, ours)
+	want := *server.DeepCopy()
+	want.PodIP = "10.0.0.7"
+	if !equality.Semantic.DeepEqual(got, want) {
+		t.Errorf("merged\n  %+v\nwant\n  %+v", got, want)
+	}
+	got.ResourceClaimStatuses[0].Name, got.StartTime.Time = "changed", now
+	if server.ResourceClaimStatuses[0].Name != "gpu" || !server.StartTime.Equal(&before) {
+		t.Error("the answer shares memory with the server's status")
+	}
+}
+
+func TestMergeKeepsTheTimeAtWhichReadyBecameFalse(t *testing.T) {
+	server, ours := st(v1.PodFailed, "", "Ready=False/PodFailed"), st(v1.PodRunning, "", "Ready=True")
+	server.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-time.Hour))
+	ours.Conditions[0].LastTransitionTime = metav1.NewTime(now)
+	if at := Merge(server, ours).Conditions[0].LastTransitionTime; !at.Equal(&server.Conditions[0].LastTransitionTime) {
+		t.Errorf("Ready is False since %v, want the server's %v", at, server.Conditions[0].LastTransitionTime)
+	}
+}
