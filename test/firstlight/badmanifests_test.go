@@ -60,8 +60,8 @@ func refused() map[string][2]string {
 // them never notices.
 func TestBadManifests(t *testing.T) {
 	b := private(t)
-	good := shell{name: "good", grace: 1}
 	t.Run("singly", func(t *testing.T) {
+		good := shell{name: "good", grace: 1}
 		n := newNode(t, b)
 		n.put(t, "good.yaml", good.String())
 		n.Start()
@@ -87,6 +87,7 @@ func TestBadManifests(t *testing.T) {
 		if err := b.RemovePods(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		good := shell{name: "steady", grace: 1} // a name of its own: the runtime may still tell of the end of the other
 		n := newNode(t, b)
 		n.put(t, "good.yaml", good.String())
 		n.Start()
