@@ -90,7 +90,9 @@ func rules() map[string]rule {
 		"resource/plugin": {"observe", "google.golang.org/grpc k8s.io/kubelet github.com/fsnotify/fsnotify", 330},
 
 		"stats":   {"runtime observe", api + "k8s.io/kubelet/pkg/apis/stats github.com/opencontainers/cgroups", 310},
-		"kubeapi": {"observe", api + "k8s.io/client-go k8s.io/apiserver", 490},
+		"kubeapi":             {"runtime status observe", api + "k8s.io/client-go k8s.io/klog/v2 github.com/go-logr/logr", 490},
+		"kubeapi/access":      {"observe", api, 300},
+		"kubeapi/certificate": {"observe", api + "k8s.io/client-go", 490},
 
 		"examples/nodeagent":  {"all", anything, 720},
 		"examples/edge":       {"all", anything, 720},

@@ -1,0 +1,171 @@
+package kubeapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/status"
+)
+
+// AnnotationSource says where a pod came from: api, file or http.
+const AnnotationSource = "kubernetes.io/config.source"
+
+// Sink writes pod statuses to the API server and deletes the objects of pods that are over. A static pod's status goes to
+// its mirror. It is a status.Sink; the Manager in front of it repeats what fails.
+//
+// A status is compared with the object as the source shows it or as the last answer of the server had it, whichever is newer,
+// so one request is all it takes. The request names the uid. Should the server know better, it is asked, and the rest is sent.
+type Sink struct {
+	Client *Client
+	Mirror func(static *v1.Pod) *v1.Pod // the mirror of a static pod, nil while it has none; nil: static pods are not told
+
+	mu   sync.Mutex
+	last map[types.UID]*v1.Pod // what the server answered, until the pod is over
+}
+
+// UpdateStatus writes what differs. A pod that is gone or has a successor of its name is runtime.ErrNotFound.
+func (s *Sink) UpdateStatus(ctx context.Context, pod *v1.Pod, st v1.PodStatus) error {
+	known := s.target(pod)
+	if known == nil {
+		return nil
+	}
+	known = s.newest(known)
+	err := s.write(ctx, known, st)
+	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+		if known, err = s.read(ctx, known); err == nil {
+			err = s.write(ctx, known, st)
+		}
+	}
+	return err
+}
+
+// target is the object to write to, nil for none.
+func (s *Sink) target(pod *v1.Pod) *v1.Pod {
+	switch {
+	case !static(pod):
+		return pod
+	case s.Mirror == nil:
+		return nil
+	}
+	return s.Mirror(pod)
+}
+
+func static(pod *v1.Pod) bool {
+	from := pod.Annotations[AnnotationSource]
+	return from != "" && from != "api"
+}
+
+// newest is the later of what the source shows and what the server answered last.
+func (s *Sink) newest(pod *v1.Pod) *v1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.last[pod.UID]
+	if last == nil {
+		return pod
+	}
+	if c, err := resourceversion.CompareResourceVersion(last.ResourceVersion, pod.ResourceVersion); err != nil || c < 0 {
+		return pod
+	}
+	return last
+}
+
+func (s *Sink) remember(pod *v1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		s.last = map[types.UID]*v1.Pod{}
+	}
+	s.last[pod.UID] = pod
+}
+
+func (s *Sink) forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.last, uid)
+}
+
+// read asks the server for the pod.
+func (s *Sink) read(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
+	p := s.Client.pod(pod.Namespace, pod.Name)
+	now := new(v1.Pod)
+	if err := p.get(ctx, now); err != nil {
+		return nil, err
+	}
+	if now.UID != pod.UID {
+		return nil, fmt.Errorf("read %s: it is another one now, with uid %s: %w", p, now.UID, runtime.ErrNotFound)
+	}
+	now.ManagedFields = nil
+	return now, nil
+}
+
+// write sends the difference to what is known.
+func (s *Sink) write(ctx context.Context, known *v1.Pod, st v1.PodStatus) error {
+	patch, err := statusPatch(known, status.Merge(known.Status, st))
+	if err != nil || patch == nil {
+		return err
+	}
+	answer := new(v1.Pod)
+	if err := s.Client.pod(known.Namespace, known.Name).patch(ctx, patch, answer, "status"); err != nil {
+		return err
+	}
+	answer.ManagedFields = nil
+	s.remember(answer)
+	return nil
+}
+
+// statusPatch is what makes one status the other, for the pod with that uid only; nil when nothing does.
+func statusPatch(pod *v1.Pod, to v1.PodStatus) ([]byte, error) {
+	was, err := json.Marshal(v1.Pod{Status: pod.Status})
+	if err != nil {
+		return nil, err
+	}
+	is, err := json.Marshal(v1.Pod{Status: to})
+	if err != nil {
+		return nil, err
+	}
+	diff, err := strategicpatch.CreateTwoWayMergePatch(was, is, v1.Pod{})
+	if err != nil || string(diff) == "{}" {
+		return nil, err
+	}
+	var m map[string]any
+	if err := json.Unmarshal(diff, &m); err != nil {
+		return nil, err
+	}
+	m["metadata"] = map[string]any{"uid": pod.UID}
+	return json.Marshal(m)
+}
+
+// Finished deletes the object of a pod that is asked to go, at once and only if it is still the same one. Others stay: what
+// they were is for their owners to read.
+func (s *Sink) Finished(ctx context.Context, pod *v1.Pod) error {
+	s.forget(pod.UID)
+	if static(pod) || pod.DeletionTimestamp == nil {
+		return nil
+	}
+	return s.Client.pod(pod.Namespace, pod.Name).remove(ctx, pod.UID)
+}
+
+func (c *Client) pod(namespace, name string) place { return place{c.pods, "pods", namespace, name} }
+
+// CreateMirror makes a mirror pod. One that is there already is no error: the source will show it.
+func (c *Client) CreateMirror(ctx context.Context, pod *v1.Pod) error {
+	err := c.pod(pod.Namespace, pod.Name).create(ctx, pod, new(v1.Pod))
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// DeleteMirror deletes a mirror pod at once, if it still has that uid. One that is gone is runtime.ErrNotFound.
+func (c *Client) DeleteMirror(ctx context.Context, namespace, name string, uid types.UID) error {
+	return c.pod(namespace, name).remove(ctx, uid)
+}

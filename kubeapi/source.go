@@ -1,0 +1,67 @@
+package kubeapi
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+)
+
+// AnnotationMirror stands on pods that only show a static pod of a node; its value is the static pod's hash.
+const AnnotationMirror = "kubernetes.io/config.mirror"
+
+// Source delivers the pods that are bound to the Client's node, terminal ones too. Pods that only mirror static ones are
+// kept back and shown to Mirrors. It is a syncloop.PodSource.
+type Source struct {
+	Client  *Client
+	Mirrors func(pods []*v1.Pod) // called with all of them before each delivery; nil: nobody cares
+}
+
+// Run delivers until ctx ends. It waits for the Node object first: who admits pods must know labels and sizes.
+func (s *Source) Run(ctx context.Context, set func(pods []*v1.Pod, complete bool)) error {
+	if s.Client.node.awaitOne(ctx) != nil {
+		return nil // ctx has ended
+	}
+	pods := newWatched[*v1.Pod](s.Client, s.Client.pods, &v1.Pod{}, "pods", "", fields.OneTermEqualSelector("spec.nodeName", s.Client.cfg.Node))
+	ring := make(chan struct{}, 1)
+	pods.changed = func() {
+		select {
+		case ring <- struct{}{}:
+		default:
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pods.run(ctx)
+	}()
+	defer func() { <-done }()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ring:
+		}
+		all, complete := pods.all()
+		if !complete {
+			continue
+		}
+		own, mirrors := split(all)
+		if s.Mirrors != nil {
+			s.Mirrors(mirrors)
+		}
+		set(own, true)
+	}
+}
+
+// split tells mirrors from pods.
+func split(all []*v1.Pod) (own, mirrors []*v1.Pod) {
+	for _, p := range all {
+		if _, is := p.Annotations[AnnotationMirror]; is {
+			mirrors = append(mirrors, p)
+		} else {
+			own = append(own, p)
+		}
+	}
+	return own, mirrors
+}
