@@ -27,6 +27,12 @@
 //     ignored, subdirectories are not searched, backups (web.yaml~, web.yaml.bak) are not read, and
 //     pipes, sockets and devices are never opened.
 //
+// [Mirrors] keeps one mirror pod on an API server for each static pod, so that a cluster sees what runs here. A mirror of
+// another version, or of a pod that is no more, is deleted by its UID; one that someone deletes is made again. While an
+// old version takes its grace its mirror stays. Nothing on the node depends on it, and nothing is tried more often than
+// once a minute for long. It needs two calls ([MirrorClient]), and is shown what the API server has; it answers which
+// mirror a status is to be written to ([Mirrors.MirrorOf]), and the way back ([Mirrors.StaticOf]).
+//
 // What was good before the agent started is not known here: a file that is bad from the start brings no
 // pod. Write manifests under a hidden name and rename them. What needs an API server (secrets,
 // config maps, service accounts, claims) is refused; admission (sysctls, platform, fit) is the

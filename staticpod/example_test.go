@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeletkit/kubeletkit/staticpod"
 )
@@ -66,5 +68,39 @@ func ExampleDir() {
 	fmt.Println(err)
 	// Output:
 	// default web-edge-7 edge-7 true
+	// <nil>
+}
+
+// printer is an API server that prints what it is asked for.
+type printer struct{ stop func() }
+
+func (p printer) CreateMirror(_ context.Context, pod *v1.Pod) error {
+	fmt.Println("create", pod.Namespace, pod.Name, pod.Annotations["kubernetes.io/config.mirror"], pod.OwnerReferences[0].Kind)
+	p.stop()
+	return nil
+}
+
+func (printer) DeleteMirror(context.Context, string, string, types.UID) error { return nil }
+
+// Mirrors shows static pods to a cluster.
+func ExampleMirrors() {
+	ctx, cancel := context.WithCancel(context.Background())
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "kube-system", Name: "etcd-edge-7",
+		Annotations: map[string]string{"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "1f2e"},
+	}}
+	mirrors, err := staticpod.NewMirrors(staticpod.MirrorConfig{
+		Client: printer{cancel},
+		Node:   func() *v1.Node { return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", UID: "a1"}} },
+		Pods:   func() []*v1.Pod { return []*v1.Pod{pod} },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mirrors.Show(nil) // the API server has none
+	fmt.Println(mirrors.Run(ctx))
+	// Output:
+	// create kube-system etcd-edge-7 1f2e Node
 	// <nil>
 }

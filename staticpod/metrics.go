@@ -11,3 +11,11 @@ func newMetrics(o observe.To) (metrics, error) {
 	}
 	return m, i.Err
 }
+
+type mirrorMetrics struct{ mirrors observe.Metric }
+
+func newMirrorMetrics(o observe.To) (mirrorMetrics, error) {
+	i := o.Instruments()
+	m := mirrorMetrics{mirrors: i.Gauge("kubelet_mirror_pods", "Static pods that have, or are to have, a mirror pod.")}
+	return m, i.Err
+}
