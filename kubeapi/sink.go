@@ -12,12 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/status"
 )
-
-// AnnotationSource says where a pod came from: api, file or http.
-const AnnotationSource = "kubernetes.io/config.source"
 
 // Sink writes pod statuses to the API server and deletes the objects of pods that are over. A static pod's status goes to
 // its mirror. It is a status.Sink; the Manager in front of it repeats what fails.
@@ -51,17 +49,12 @@ func (s *Sink) UpdateStatus(ctx context.Context, pod *v1.Pod, st v1.PodStatus) e
 // target is the object to write to, nil for none.
 func (s *Sink) target(pod *v1.Pod) *v1.Pod {
 	switch {
-	case !static(pod):
+	case !podspec.Static(pod):
 		return pod
 	case s.Mirror == nil:
 		return nil
 	}
 	return s.Mirror(pod)
-}
-
-func static(pod *v1.Pod) bool {
-	from := pod.Annotations[AnnotationSource]
-	return from != "" && from != "api"
 }
 
 // newest is the later of what the source shows and what the server answered last.
@@ -148,7 +141,7 @@ func statusPatch(pod *v1.Pod, to v1.PodStatus) ([]byte, error) {
 // they were is for their owners to read.
 func (s *Sink) Finished(ctx context.Context, pod *v1.Pod) error {
 	s.forget(pod.UID)
-	if static(pod) || pod.DeletionTimestamp == nil {
+	if podspec.Static(pod) || pod.DeletionTimestamp == nil {
 		return nil
 	}
 	return s.Client.pod(pod.Namespace, pod.Name).remove(ctx, pod.UID)

@@ -5,10 +5,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
-)
 
-// AnnotationMirror stands on pods that only show a static pod of a node; its value is the static pod's hash.
-const AnnotationMirror = "kubernetes.io/config.mirror"
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
+)
 
 // Source delivers the pods that are bound to the Client's node, terminal ones too. Pods that only mirror static ones are
 // kept back and shown to Mirrors. It is a syncloop.PodSource.
@@ -57,7 +56,7 @@ func (s *Source) Run(ctx context.Context, set func(pods []*v1.Pod, complete bool
 // split tells mirrors from pods.
 func split(all []*v1.Pod) (own, mirrors []*v1.Pod) {
 	for _, p := range all {
-		if _, is := p.Annotations[AnnotationMirror]; is {
+		if _, is := p.Annotations[podspec.MirrorAnnotation]; is {
 			mirrors = append(mirrors, p)
 		} else {
 			own = append(own, p)

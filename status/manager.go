@@ -136,6 +136,19 @@ func (m *Manager) Finished(_ context.Context, pod *v1.Pod) error {
 	return nil
 }
 
+// Again forgets that the sink has a pod's newest status, which is delivered once more: what it was written to has been made
+// anew. It never blocks; a pod that is not known is nothing.
+func (m *Manager) Again(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.pods[uid]
+	if r == nil || r.newest == nil {
+		return
+	}
+	r.told = nil
+	m.enqueue(r)
+}
+
 // Run delivers until ctx ends, then what is queued for up to StopWithin, each pod with one more attempt, and returns nil.
 // It must not run twice at once.
 func (m *Manager) Run(ctx context.Context) error {

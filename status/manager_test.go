@@ -224,6 +224,18 @@ func TestC074APodThatIsGoneIsForgotten(t *testing.T) {
 	})
 }
 
+func TestAgainSendsWhatTheSinkHasAlready(t *testing.T) {
+	s := &sink{}
+	bubble(t, Config{Sink: s}, func(b rig) {
+		b.m.Again("a") // nobody knows it
+		b.update("a", "1")
+		synctest.Wait()
+		b.m.Again("a")
+		synctest.Wait()
+		b.want(s, "a 1, a 1")
+	})
+}
+
 func TestC078WhatSomebodyElseWroteIsWrittenOver(t *testing.T) {
 	s := &sink{}
 	bubble(t, Config{Sink: s}, func(b rig) {
