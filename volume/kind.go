@@ -15,6 +15,9 @@ type request struct {
 	pod    *v1.Pod
 	volume *v1.Volume
 	held   bool // a container is being made with a part of it: old content stays a while
+
+	feed    *feed // of the pod, nil if nothing comes from the API server
+	answers map[need]answer
 }
 
 // mount puts one volume in place.
@@ -28,10 +31,8 @@ func (m *Manager) mount(r request) (runtime.Volume, error) {
 		return m.emptyDir(r)
 	case v.HostPath != nil:
 		return hostPath(v.HostPath)
-	case v.DownwardAPI != nil:
-		return m.downwardAPI(r)
-	case v.Projected != nil:
-		return m.projected(r)
+	case v.ConfigMap != nil, v.Secret != nil, v.DownwardAPI != nil, v.Projected != nil:
+		return m.files(r)
 	case v.Image != nil:
 		return runtime.Volume{Image: v.Image.Reference, ReadOnly: true}, nil
 	}
@@ -39,7 +40,7 @@ func (m *Manager) mount(r request) (runtime.Volume, error) {
 	if len(sources) == 0 { // the API's default
 		return m.emptyDir(r)
 	}
-	return runtime.Volume{}, fmt.Errorf("this agent cannot mount volumes of kind %s, only emptyDir, hostPath, downwardAPI, image, and projected with downwardAPI",
+	return runtime.Volume{}, fmt.Errorf("this agent cannot mount volumes of kind %s, only configMap, downwardAPI, emptyDir, hostPath, image, projected and secret",
 		strings.Join(sources, ", "))
 }
 
@@ -58,6 +59,9 @@ func kindOf(v *v1.Volume) string {
 	}
 	return "empty-dir"
 }
+
+// lowerFirst is a kind as manifests have it: configMap.
+func lowerFirst(kind string) string { return strings.ToLower(kind[:1]) + kind[1:] }
 
 // set names the fields of a struct of pointers that are set, as a manifest does.
 func set(source any) (names []string) {

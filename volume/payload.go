@@ -25,8 +25,9 @@ const (
 )
 
 type file struct {
-	data []byte
-	mode int32
+	data  []byte
+	mode  int32
+	owner *int64 // a user; nil: whoever the agent runs as
 }
 
 // payload is files by their path in a volume.
@@ -129,6 +130,11 @@ func (p payload) lay(root *os.Root, dir string) error {
 		}
 		if err := root.Chmod(dir+"/"+name, fs.FileMode(f.mode)&fs.ModePerm); err != nil {
 			return err
+		}
+		if f.owner != nil {
+			if err := root.Lchown(dir+"/"+name, int(*f.owner), -1); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

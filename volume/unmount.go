@@ -22,6 +22,7 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 		return err
 	}
 	defer unlock()
+	m.drop(p)
 	_, err = m.clear(ctx, uid)
 	if err != nil {
 		return fmt.Errorf("take away volumes: %w", err)
@@ -185,6 +186,7 @@ func (m *Manager) sweep(ctx context.Context, uid types.UID, keep func(types.UID)
 	if keep(uid) {
 		return false, nil
 	}
+	m.drop(p)
 	if found, err = m.clear(ctx, uid); err == nil {
 		p.volumes = nil
 	}

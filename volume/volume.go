@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,10 @@ type Config struct {
 	Node    func() *v1.Node // what resourceFieldRef falls back to and volumes in memory are bounded by; nil: unknown
 	Memory  int64           // of this machine in bytes, which bounds volumes in memory while Node is unknown; 0: unknown
 
+	Objects Objects         // of the API server; nil: there is none, and volumes that show its objects are errors
+	Tokens  Tokens          // of the API server; nil: there is none, and volumes with tokens are errors
+	Changed func(types.UID) // hears of pods for which Mount has more to say; it must not block; nil: nobody listens
+
 	Observe observe.To
 }
 
@@ -37,14 +42,18 @@ type Manager struct {
 	metrics metrics
 	mounter func() mount.Interface
 
-	mu   sync.Mutex // guards pods
-	pods map[types.UID]*pod
+	ready chan struct{} // full while something is queued
+
+	mu    sync.Mutex // guards the rest
+	pods  map[types.UID]*pod
+	queue []*feed
 }
 
 // pod is what is remembered of one pod, beyond what the disk tells.
 type pod struct {
 	busy    chan struct{} // full while a call is at work; guards the rest
 	volumes map[string]runtime.Volume
+	feed    *feed // nil: nothing comes from the API server
 
 	users int            // calls that are at work or wait; the Manager's mutex guards it and held
 	held  map[string]int // by volume, subPaths that a container is being made with
@@ -58,12 +67,18 @@ func New(cfg Config) (*Manager, error) {
 	if cfg.Node == nil {
 		cfg.Node = func() *v1.Node { return nil }
 	}
+	if cfg.Changed == nil {
+		cfg.Changed = func(types.UID) {}
+	}
 	made := func() mount.Interface { return cfg.Mounter }
 	if cfg.Mounter == nil {
 		made = sync.OnceValue(func() mount.Interface { return mount.New("") }) // it looks around when it is made
 	}
 	m, err := newMetrics(cfg.Observe)
-	return &Manager{cfg: cfg, log: cfg.Observe.Logger(), metrics: m, mounter: made, pods: map[types.UID]*pod{}}, err
+	return &Manager{
+		cfg: cfg, log: cfg.Observe.Logger(), metrics: m, mounter: made,
+		ready: make(chan struct{}, 1), pods: map[types.UID]*pod{},
+	}, err
 }
 
 // lock waits for the turn of a call for one pod.
@@ -83,7 +98,7 @@ func (m *Manager) lock(ctx context.Context, uid types.UID) (p *pod, unlock func(
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		p.users--
-		if p.users == 0 && p.volumes == nil {
+		if p.users == 0 && p.volumes == nil && p.feed == nil {
 			delete(m.pods, uid)
 		}
 	}
@@ -105,7 +120,8 @@ func (m *Manager) hold(p *pod, volume string, more int) int {
 }
 
 // Mount puts all volumes in place that a container of the pod uses, and says where, by name. The map is shared; it must not
-// be changed. Files that show the pod itself are brought up to date. An error names each volume that could not be put in place.
+// be changed. Files are brought up to date. An error names each volume that could not be put in place. It is
+// runtime.ErrInProgress while answers of the API server are all that is missing: Changed hears of them.
 func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) (map[string]runtime.Volume, error) {
 	p, unlock, err := m.lock(ctx, pod.UID)
 	if err != nil {
@@ -113,8 +129,9 @@ func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) (map[string]runtime.Vo
 	}
 	defer unlock()
 	used := usedBy(pod)
+	answers := m.supply(ctx, p, pod, used)
 	out := map[string]runtime.Volume{}
-	var errs []error
+	var errs, pending []error
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if !used[v.Name] {
@@ -124,14 +141,20 @@ func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) (map[string]runtime.Vo
 			return nil, context.Cause(ctx)
 		}
 		begun := time.Now()
-		place, err := m.mount(request{pod: pod, volume: v, held: m.hold(p, v.Name, 0) > 0})
+		place, err := m.mount(request{pod: pod, volume: v, held: m.hold(p, v.Name, 0) > 0, feed: p.feed, answers: answers})
+		if errors.Is(err, runtime.ErrInProgress) {
+			pending = append(pending, fmt.Errorf("volume %q: %w", v.Name, err))
+			continue
+		}
 		m.metrics.operation("volume_mount", kindOf(v), begun, err)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("volume %q: %w", v.Name, err))
+			errs = append(errs, setUpFailed(v.Name, err))
 		}
 		out[v.Name] = place
 	}
-	if err := errors.Join(errs...); err != nil {
+	err = cmp.Or(errors.Join(errs...), errors.Join(pending...))
+	m.waits(p, err != nil)
+	if err != nil {
 		return nil, err
 	}
 	p.volumes = out

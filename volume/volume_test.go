@@ -384,9 +384,9 @@ func TestOtherKindsAreNamedInTheError(t *testing.T) {
 			{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}},
 		}}}},
 	))
-	want := `volume "key": this agent cannot mount volumes of kind secret, only emptyDir, hostPath, downwardAPI, image, and projected with downwardAPI
-volume "huge": this agent has no emptyDir with medium "HugePages", only the disk and "Memory"
-volume "token": this agent cannot project a source of kind serviceAccountToken, only downwardAPI`
+	want := `MountVolume.SetUp failed for volume "key" : secret needs an API server, which this agent has none of
+MountVolume.SetUp failed for volume "huge" : this agent has no emptyDir with medium "HugePages", only the disk and "Memory"
+MountVolume.SetUp failed for volume "token" : serviceAccountToken needs an API server, which this agent has none of`
 	if err == nil || err.Error() != want {
 		t.Errorf("error:\n%v\nwant:\n%s", err, want)
 	}
@@ -473,7 +473,7 @@ func TestDownwardAPIErrorsNameTheFile(t *testing.T) {
 	missing := v1.DownwardAPIVolumeFile{Path: "b", ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "other", Resource: "limits.cpu"}}
 	odd := v1.DownwardAPIVolumeFile{Path: "c", ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "main", Resource: "wishes.cpu"}}
 	_, err := h.Mount(t.Context(), podWith("u1", downward("info", fieldItem("a", "status.podIP"), missing, odd, v1.DownwardAPIVolumeFile{Path: "d"}, fieldItem("../e", "metadata.name"))))
-	want := `volume "info": file "a": fieldRef "status.podIP" cannot be shown in a file
+	want := `MountVolume.SetUp failed for volume "info" : file "a": fieldRef "status.podIP" cannot be shown in a file
 file "b": resourceFieldRef: the pod has no container "other"
 file "c": resourceFieldRef: resource "wishes.cpu" is not known
 file "d": has neither fieldRef nor resourceFieldRef

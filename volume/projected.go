@@ -1,0 +1,67 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// projected joins several sources in one directory; of two files with the same path the later one counts.
+func (m *Manager) projected(to payload, r request) error {
+	source := r.volume.Projected
+	var errs []error
+	for _, s := range source.Sources {
+		errs = append(errs, m.project(to, r, s, source.DefaultMode))
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Manager) project(to payload, r request, s v1.VolumeProjection, mode *int32) error {
+	switch {
+	case s.DownwardAPI != nil:
+		return m.pick(to, r.pod, s.DownwardAPI.Items, mode)
+	case s.ConfigMap != nil:
+		return r.pickKeys(to, need{kind: kindConfigMap, name: s.ConfigMap.Name}, selection{s.ConfigMap.Items, mode, s.ConfigMap.Optional})
+	case s.Secret != nil:
+		return r.pickKeys(to, need{kind: kindSecret, name: s.Secret.Name}, selection{s.Secret.Items, mode, s.Secret.Optional})
+	case s.ServiceAccountToken != nil:
+		return r.pickToken(to, s.ServiceAccountToken, mode)
+	}
+	return fmt.Errorf("this agent cannot project a source of kind %s, only configMap, downwardAPI, secret and serviceAccountToken",
+		strings.Join(set(s), ", "))
+}
+
+// pickToken adds the file of a token. Only the user that all containers run as can read it, if there is one, and the group
+// that owns the volume.
+func (r request) pickToken(to payload, s *v1.ServiceAccountTokenProjection, mode *int32) error {
+	token, err := r.answer(tokenNeed(s))
+	if err != nil {
+		return err
+	}
+	text, _ := token.(string)
+	f := file{data: []byte(text), mode: modeOf(mode), owner: commonUser(r.pod)}
+	if f.owner != nil || fsGroup(r.pod) != nil {
+		f.mode = 0o600 // its group is let in when the volume is given to it
+	}
+	return to.add(s.Path, f)
+}
+
+// commonUser is whom all containers of a pod run as, nil if that is not one, or not said.
+func commonUser(pod *v1.Pod) (common *int64) {
+	for _, c := range containers(pod) {
+		var user *int64
+		if pod.Spec.SecurityContext != nil {
+			user = pod.Spec.SecurityContext.RunAsUser
+		}
+		if c.SecurityContext != nil && c.SecurityContext.RunAsUser != nil {
+			user = c.SecurityContext.RunAsUser
+		}
+		if user == nil || common != nil && *common != *user {
+			return nil
+		}
+		common = user
+	}
+	return common
+}
