@@ -18,7 +18,7 @@ import (
 )
 
 // Objects reads what pods on this node refer to. ConfigMaps and Secrets are watched one by one while somebody follows them,
-// Services and RuntimeClasses all, from the first time somebody asks. Answers are shared and read-only. Nothing is watched
+// Services all, RuntimeClasses all from the first time somebody asks. Answers are shared and read-only. Nothing is watched
 // before Run, nor after it.
 type Objects struct {
 	client *Client
@@ -30,7 +30,6 @@ type Objects struct {
 	followed  map[object]*follower
 	run       context.Context // nil before Run
 	wanted    []func(ctx context.Context)
-	inService bool
 	inClass   bool
 	wg        sync.WaitGroup
 }
@@ -52,11 +51,13 @@ const (
 
 // NewObjects makes Objects at rest.
 func NewObjects(c *Client) *Objects {
-	return &Objects{
+	o := &Objects{
 		client: c, followed: map[object]*follower{},
 		services: newWatched[*v1.Service](c, c.pods, &v1.Service{}, "services", "", fields.OneTermNotEqualSelector("spec.clusterIP", "None")),
 		classes:  newWatched[*nodev1.RuntimeClass](c, c.classes, &nodev1.RuntimeClass{}, "runtimeclasses", "", fields.Everything()),
 	}
+	o.wanted = append(o.wanted, o.services.run)
+	return o
 }
 
 // Run watches until ctx ends.
@@ -204,16 +205,13 @@ func read[T interface {
 	return into, nil
 }
 
-// Services are the Services of a namespace that have a cluster address. It waits until they are known.
+// Services are the Services of a namespace that have a cluster address. As long as they are not known it waits a little, and
+// is runtime.ErrUnavailable then.
 func (o *Objects) Services(ctx context.Context, namespace string) ([]*v1.Service, error) {
-	o.mu.Lock()
-	if !o.inService {
-		o.inService = true
-		o.begin(o.services.run) //nolint:contextcheck // it watches for all, beyond this one call
-	}
-	o.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, firstLook)
+	defer cancel()
 	if err := o.services.wait(ctx); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}
 	all, _ := o.services.all()
 	var out []*v1.Service
@@ -236,7 +234,7 @@ func (o *Objects) Class(name string) (handler string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), firstLook)
 	defer cancel()
 	if err := o.classes.wait(ctx); err != nil {
-		return "", err
+		return "", fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}
 	all, _ := o.classes.all()
 	for _, c := range all {
