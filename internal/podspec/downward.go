@@ -66,10 +66,10 @@ func Amount(pod *v1.Pod, c *v1.Container, ref *v1.ResourceFieldSelector, allocat
 	kind, what, _ := strings.Cut(ref.Resource, ".")
 	name := v1.ResourceName(what)
 	var q resource.Quantity
-	switch kind {
-	case "requests":
+	switch shown := name == v1.ResourceCPU || name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage || hugePages(name); {
+	case shown && kind == "requests":
 		q = c.Resources.Requests[name]
-	case "limits":
+	case shown && kind == "limits":
 		q = limit(pod, c, name, allocatable)
 	default:
 		return "", fmt.Errorf("resourceFieldRef: resource %q is not known", ref.Resource)
@@ -86,13 +86,20 @@ func Amount(pod *v1.Pod, c *v1.Container, ref *v1.ResourceFieldSelector, allocat
 
 func limit(pod *v1.Pod, c *v1.Container, name v1.ResourceName, allocatable v1.ResourceList) resource.Quantity {
 	q := c.Resources.Limits[name]
-	if r := pod.Spec.Resources; q.IsZero() && r != nil && PodLevel(name) {
+	if !q.IsZero() || hugePages(name) { // those are never shared: what is not said is none
+		return q
+	}
+	if r := pod.Spec.Resources; r != nil && PodLevel(name) {
 		q = r.Limits[name]
 	}
-	if q.IsZero() && !strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+	if q.IsZero() {
 		q = allocatable[name]
 	}
 	return q
+}
+
+func hugePages(name v1.ResourceName) bool {
+	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 }
 
 func find(pod *v1.Pod, name string) *v1.Container {

@@ -55,3 +55,50 @@ func TestQOS(t *testing.T) {
 		})
 	}
 }
+
+func TestAmount(t *testing.T) {
+	has := func(pairs ...string) v1.ResourceList {
+		l := v1.ResourceList{}
+		for i := 0; i < len(pairs); i += 2 {
+			l[v1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+		}
+		return l
+	}
+	const huge = "hugepages-2Mi"
+	bare, limited := &v1.Container{Name: "bare"}, &v1.Container{Name: "limited"}
+	limited.Resources = v1.ResourceRequirements{Requests: has("cpu", "250m"), Limits: has("cpu", "500m", huge, "4Mi")}
+	plain, level := &v1.Pod{}, &v1.Pod{}
+	plain.Spec.Containers = []v1.Container{*bare, *limited}
+	level.Spec.Containers = plain.Spec.Containers
+	level.Spec.Resources = &v1.ResourceRequirements{Limits: has("cpu", "2", huge, "8Mi")}
+	node := has("cpu", "4", "memory", "8Gi", "example.com/gpu", "2")
+	for _, tt := range []struct {
+		rule      string
+		pod       *v1.Pod
+		c         *v1.Container
+		of, field string
+		divisor   string
+		want      string
+	}{
+		{"a limit is rounded up", plain, limited, "", "limits.cpu", "0", "1"},
+		{"in units of the divisor", plain, limited, "", "limits.cpu", "1m", "500"},
+		{"of another container", plain, bare, "limited", "requests.cpu", "1m", "250"},
+		{"a limit that is not there is what the node has", plain, bare, "", "limits.memory", "1Mi", "8192"},
+		{"or what the pod has", level, bare, "", "limits.cpu", "0", "2"},
+		{"a request that is not there is nothing", plain, bare, "", "requests.memory", "0", "0"},
+		{"huge pages of a container", plain, limited, "", "limits." + huge, "1Mi", "4"},
+		{"huge pages are neither the pod's", level, bare, "", "limits." + huge, "0", "0"},
+		{"other resources are not shown", plain, bare, "", "limits.example.com/gpu", "0", "error"},
+		{"nor other lists", plain, bare, "", "claims.cpu", "0", "error"},
+		{"no such container", plain, bare, "none", "limits.cpu", "0", "error"},
+	} {
+		ref := &v1.ResourceFieldSelector{ContainerName: tt.of, Resource: tt.field, Divisor: resource.MustParse(tt.divisor)}
+		got, err := Amount(tt.pod, tt.c, ref, node)
+		if err != nil {
+			got = "error"
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %s (%v), want %s", tt.rule, got, err, tt.want)
+		}
+	}
+}
