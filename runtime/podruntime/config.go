@@ -55,7 +55,10 @@ func (r *Runtime) sandboxConfig(pod *v1.Pod, attempt uint32, net runtime.Network
 			return nil, nil, fmt.Errorf("runtimeClassName %q: this agent knows no runtime classes", *name)
 		}
 		handler, err := r.cfg.Classes(*name)
-		if err != nil {
+		switch {
+		case errors.Is(err, runtime.ErrNotFound):
+			return nil, nil, fmt.Errorf("runtimeclass.node.k8s.io %q %w", *name, runtime.ErrNotFound)
+		case err != nil:
 			return nil, nil, fmt.Errorf("runtimeClassName %q: %w", *name, err)
 		}
 		c.Handler = handler
@@ -109,17 +112,18 @@ func (r *Runtime) containerConfig(ctx context.Context, m *making) (*runtime.Cont
 	if len(m.in.Network.IPs) > 0 {
 		ips = m.in.Network.IPs
 	}
-	f := facts{ips: ips}
+	f := facts{}
 	if r.cfg.Node != nil {
 		f.node = r.cfg.Node()
 	}
 	if r.cfg.HostIPs != nil {
 		f.hostIPs = r.cfg.HostIPs()
 	}
-	if pod.Spec.HostNetwork && len(f.ips) == 0 {
+	ips = inOrder(ips, f.hostIPs)
+	if f.ips = ips; pod.Spec.HostNetwork && len(ips) == 0 {
 		f.ips = f.hostIPs
 	}
-	env, err := environment(ctx, r.cfg.Objects, pod, spec, f)
+	env, err := environment(ctx, &r.cfg, m, f)
 	if err != nil {
 		return nil, err
 	}
@@ -323,5 +327,3 @@ func allContainers(pod *v1.Pod) []*v1.Container {
 	}
 	return out
 }
-
-func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

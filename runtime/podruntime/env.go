@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -37,6 +40,9 @@ func (e *environ) set(name, value string) {
 		e.vars[i].Value = value
 		return
 	}
+	if e.at == nil {
+		e.at = map[string]int{}
+	}
 	e.at[name] = len(e.vars)
 	e.vars = append(e.vars, runtime.Env{Name: name, Value: value})
 }
@@ -48,109 +54,183 @@ func (e *environ) lookup(name string) (string, bool) {
 	return "", false
 }
 
+// gathering is the environment of one container while it is put together.
+type gathering struct {
+	environ
+	services environ
+	cfg      *Config
+	m        *making
+	facts    facts
+
+	configMaps map[string]*v1.ConfigMap // read for this container, each once
+	secrets    map[string]*v1.Secret
+}
+
 // environment is what a container finds in its environment: whole objects first, then single variables, which may refer to
-// those before them.
-func environment(ctx context.Context, objects Objects, pod *v1.Pod, c *v1.Container, f facts) (*environ, error) {
-	e := &environ{at: map[string]int{}}
-	for _, from := range c.EnvFrom {
-		if err := envFrom(ctx, objects, pod, from, e); err != nil {
+// those before them and to the services', and at last what the services say, unless the container says it itself.
+func environment(ctx context.Context, cfg *Config, m *making, f facts) (*environ, error) {
+	g := &gathering{cfg: cfg, m: m, facts: f, configMaps: map[string]*v1.ConfigMap{}, secrets: map[string]*v1.Secret{}}
+	var err error
+	if g.services, err = serviceLinks(ctx, cfg, m.pod); err != nil {
+		return nil, err
+	}
+	for _, from := range m.spec.EnvFrom {
+		if err := g.all(ctx, from); err != nil {
 			return nil, err
 		}
 	}
-	for _, v := range c.Env {
-		value, ok, err := envValue(ctx, objects, pod, c, v, f, e)
+	for _, v := range m.spec.Env {
+		value, ok, err := g.value(ctx, v)
 		if err != nil {
-			return nil, fmt.Errorf("environment variable %s: %w", v.Name, err)
+			return nil, err
 		}
 		if ok {
-			e.set(v.Name, value)
+			g.set(v.Name, value)
 		}
 	}
-	return e, nil
+	for _, v := range g.services.vars {
+		if _, said := g.lookup(v.Name); !said {
+			g.set(v.Name, v.Value)
+		}
+	}
+	return &g.environ, nil
 }
 
-func envFrom(ctx context.Context, objects Objects, pod *v1.Pod, from v1.EnvFromSource, e *environ) error {
-	values, err := map[string]string(nil), error(nil)
+// all takes all that an object has.
+func (g *gathering) all(ctx context.Context, from v1.EnvFromSource) error {
+	var values map[string]string
 	switch {
 	case from.ConfigMapRef != nil:
-		values, err = configMap(ctx, objects, pod.Namespace, from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
+		o, err := g.configMap(ctx, from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
+		if err != nil || o == nil {
+			return err
+		}
+		values = o.Data
 	case from.SecretRef != nil:
-		values, err = secret(ctx, objects, pod.Namespace, from.SecretRef.Name, from.SecretRef.Optional)
+		o, err := g.secret(ctx, from.SecretRef.Name, from.SecretRef.Optional)
+		if err != nil || o == nil {
+			return err
+		}
+		values = map[string]string{}
+		for k, v := range o.Data {
+			values[k] = string(v)
+		}
 	}
-	if err != nil {
-		return err
-	}
-	for _, k := range sortedKeys(values) {
-		e.set(from.Prefix+k, values[k])
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		g.set(from.Prefix+k, values[k])
 	}
 	return nil
 }
 
-// envValue is the value of one variable; ok is false when it is optional and not there.
-func envValue(ctx context.Context, objects Objects, pod *v1.Pod, c *v1.Container, v v1.EnvVar, f facts, e *environ) (value string, ok bool, err error) {
+// value is the value of one variable; ok is false when it is optional and not there.
+func (g *gathering) value(ctx context.Context, v v1.EnvVar) (value string, ok bool, err error) {
 	from := v.ValueFrom
 	switch {
-	case from == nil:
-		return podspec.Expand(v.Value, e.lookup), true, nil
+	case from == nil || v.Value != "":
+		return podspec.Expand(v.Value, g.known), true, nil
 	case from.FieldRef != nil:
-		value, err = field(pod, from.FieldRef.FieldPath, f)
-		return value, true, err
+		if value, err = field(g.m.pod, from.FieldRef.FieldPath, g.facts); err != nil {
+			return "", false, fmt.Errorf("environment variable %s: %w", v.Name, err)
+		}
+		return value, true, nil
 	case from.ResourceFieldRef != nil:
-		value, err = podspec.Amount(pod, c, from.ResourceFieldRef, f.allocatable())
-		return value, true, err
+		if value, err = podspec.Amount(g.m.pod, g.m.spec, from.ResourceFieldRef, g.facts.allocatable()); err != nil {
+			return "", false, fmt.Errorf("environment variable %s: %w", v.Name, err)
+		}
+		return value, true, nil
 	case from.ConfigMapKeyRef != nil:
-		r := from.ConfigMapKeyRef
-		values, err := configMap(ctx, objects, pod.Namespace, r.Name, r.Optional)
-		return pick(values, "configmap", r.Name, r.Key, r.Optional, err)
+		return g.configMapKey(ctx, from.ConfigMapKeyRef)
 	case from.SecretKeyRef != nil:
-		r := from.SecretKeyRef
-		values, err := secret(ctx, objects, pod.Namespace, r.Name, r.Optional)
-		return pick(values, "secret", r.Name, r.Key, r.Optional, err)
+		return g.secretKey(ctx, from.SecretKeyRef)
+	case from.FileKeyRef != nil:
+		return g.fileKey(from.FileKeyRef)
 	}
-	return "", false, errors.New("valueFrom names no source this agent knows")
+	return "", false, fmt.Errorf("environment variable %s: valueFrom names no source this agent knows", v.Name)
 }
 
-func pick(values map[string]string, kind, name, key string, optional *bool, err error) (string, bool, error) {
-	if err != nil {
+// known is a variable that a later one may refer to.
+func (g *gathering) known(name string) (string, bool) {
+	if value, ok := g.lookup(name); ok {
+		return value, true
+	}
+	return g.services.lookup(name)
+}
+
+func (g *gathering) configMapKey(ctx context.Context, r *v1.ConfigMapKeySelector) (string, bool, error) {
+	o, err := g.configMap(ctx, r.Name, r.Optional)
+	if err != nil || o == nil {
 		return "", false, err
 	}
-	v, ok := values[key]
-	if !ok && (optional == nil || !*optional) {
-		return "", false, fmt.Errorf("%s %q has no key %q", kind, name, key)
+	value, ok := o.Data[r.Key]
+	if !ok && !isTrue(r.Optional) {
+		return "", false, g.noKey(object{kindConfigMap, g.m.pod.Namespace, r.Name}, r.Key)
 	}
-	return v, ok, nil
+	return value, ok, nil
 }
 
-func configMap(ctx context.Context, objects Objects, namespace, name string, optional *bool) (map[string]string, error) {
-	if objects == nil {
-		return nil, fmt.Errorf("configmap %q: this agent reads no API objects", name)
+func (g *gathering) secretKey(ctx context.Context, r *v1.SecretKeySelector) (string, bool, error) {
+	o, err := g.secret(ctx, r.Name, r.Optional)
+	if err != nil || o == nil {
+		return "", false, err
 	}
-	m, err := objects.ConfigMap(ctx, namespace, name)
-	switch {
-	case errors.Is(err, runtime.ErrNotFound) && optional != nil && *optional:
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("configmap %q: %w", name, err)
+	value, ok := o.Data[r.Key]
+	if !ok && !isTrue(r.Optional) {
+		return "", false, g.noKey(object{kindSecret, g.m.pod.Namespace, r.Name}, r.Key)
 	}
-	return m.Data, nil
+	return string(value), ok, nil
 }
 
-func secret(ctx context.Context, objects Objects, namespace, name string, optional *bool) (map[string]string, error) {
-	if objects == nil {
-		return nil, fmt.Errorf("secret %q: this agent reads no API objects", name)
+// configMap reads one; nil without an error means that it is optional and not there.
+func (g *gathering) configMap(ctx context.Context, name string, optional *bool) (*v1.ConfigMap, error) {
+	if o := g.configMaps[name]; o != nil {
+		return o, nil
 	}
-	s, err := objects.Secret(ctx, namespace, name)
-	switch {
-	case errors.Is(err, runtime.ErrNotFound) && optional != nil && *optional:
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("secret %q: %w", name, err)
+	what := object{kindConfigMap, g.m.pod.Namespace, name}
+	if g.cfg.Objects == nil {
+		return nil, what.unreadable()
 	}
-	out := make(map[string]string, len(s.Data))
-	for k, v := range s.Data {
-		out[k] = string(v)
+	o, err := g.cfg.Objects.ConfigMap(ctx, what.namespace, name)
+	if err != nil {
+		return nil, what.missing(err, optional)
 	}
-	return out, nil
+	g.configMaps[name] = o
+	return o, nil
+}
+
+// secret reads one; nil without an error means that it is optional and not there.
+func (g *gathering) secret(ctx context.Context, name string, optional *bool) (*v1.Secret, error) {
+	if o := g.secrets[name]; o != nil {
+		return o, nil
+	}
+	what := object{kindSecret, g.m.pod.Namespace, name}
+	if g.cfg.Objects == nil {
+		return nil, what.unreadable()
+	}
+	o, err := g.cfg.Objects.Secret(ctx, what.namespace, name)
+	if err != nil {
+		return nil, what.missing(err, optional)
+	}
+	g.secrets[name] = o
+	return o, nil
+}
+
+// missing is the error about an object that could not be read; nil: it is optional and not there.
+func (o object) missing(err error, optional *bool) error {
+	switch gone := errors.Is(err, runtime.ErrNotFound); {
+	case gone && isTrue(optional):
+		return nil
+	case gone:
+		err = fmt.Errorf("%s %q %w", strings.ToLower(o.kind), o.name, runtime.ErrNotFound)
+	}
+	return &missingError{o, err}
+}
+
+func (o object) unreadable() error {
+	return fmt.Errorf("%s %q: this agent reads no API objects", strings.ToLower(o.kind), o.name)
+}
+
+func (g *gathering) noKey(o object, key string) error {
+	return &missingError{o, fmt.Errorf("couldn't find key %s in %s %s/%s", key, o.kind, o.namespace, o.name)}
 }
 
 // field is the value of one of the pod's own fields (downward API).
@@ -163,9 +243,13 @@ func field(pod *v1.Pod, path string, f facts) (string, error) {
 		return pod.Spec.NodeName, nil
 	case "spec.serviceAccountName":
 		return pod.Spec.ServiceAccountName, nil
-	case "status.hostIP":
-		return first(f.hostIPs), nil
-	case "status.hostIPs":
+	case "status.hostIP", "status.hostIPs":
+		if len(f.hostIPs) == 0 {
+			return "", fmt.Errorf("fieldRef %s: the addresses of this node are not known", path)
+		}
+		if path == "status.hostIP" {
+			return f.hostIPs[0], nil
+		}
 		return strings.Join(f.hostIPs, ","), nil
 	case "status.podIP":
 		return first(f.ips), nil
@@ -173,6 +257,19 @@ func field(pod *v1.Pod, path string, f facts) (string, error) {
 		return strings.Join(f.ips, ","), nil
 	}
 	return "", fmt.Errorf("fieldRef: unknown field path %q", path)
+}
+
+// inOrder is at most one address of each family, those of the node's primary family first, as the pod's status has them.
+func inOrder(ips, hostIPs []string) []string {
+	six := func(s string) bool { a, err := netip.ParseAddr(s); return err == nil && a.Unmap().Is6() }
+	primary := len(hostIPs) > 0 && six(hostIPs[0])
+	var out []string
+	for _, want := range []bool{primary, !primary} {
+		if i := slices.IndexFunc(ips, func(s string) bool { return six(s) == want }); i >= 0 {
+			out = append(out, ips[i])
+		}
+	}
+	return out
 }
 
 func first(s []string) string {

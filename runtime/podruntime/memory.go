@@ -27,6 +27,7 @@ type remembered struct {
 	waiting map[string]runtime.Waiting // by container name
 	gates   map[string]gate            // by container name; "" is the sandbox
 	done    map[deed]bool              // what is done once for a container instance
+	follows map[string]followed        // by container name
 }
 
 // deed is something done once for a container instance.
@@ -40,8 +41,8 @@ const (
 
 // gate keeps something that failed from being tried at every wake. It opens at its time, or when the spec changes.
 type gate struct {
-	until time.Time
-	spec  uint64
+	shut, until time.Time
+	spec        uint64
 }
 
 func (m *memory) with(uid types.UID, f func(p *remembered)) {
@@ -59,6 +60,7 @@ func (m *memory) with(uid types.UID, f func(p *remembered)) {
 }
 
 func (m *memory) forget(uid types.UID) {
+	m.unfollowAll(uid)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.pods, uid)
@@ -113,8 +115,8 @@ func (m *memory) set(uid types.UID, container string, w *runtime.Waiting) (chang
 	return changed
 }
 
-func (m *memory) shut(uid types.UID, what string, spec uint64, until time.Time) {
-	m.with(uid, func(p *remembered) { p.gates[what] = gate{until, spec} })
+func (m *memory) shut(uid types.UID, what string, spec uint64, now, until time.Time) {
+	m.with(uid, func(p *remembered) { p.gates[what] = gate{now, until, spec} })
 }
 
 // gate says until when something must not be tried; zero: it may.

@@ -23,10 +23,14 @@ type Images interface {
 	Ensure(ctx context.Context, pod *v1.Pod, c *v1.Container, about observe.Ref) (img runtime.Image, release func(), err error)
 }
 
-// Objects are the API objects environment variables are read from.
+// Objects are the API objects environment variables are read from. One that does not exist is runtime.ErrNotFound. Objects
+// are shared and read-only.
 type Objects interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
+	// Follow calls changed after each change of an object, also when it comes to be, until stop is called. Once more than
+	// needed does no harm. changed does not block. The kind is ConfigMap or Secret. Only what a container waits for is followed.
+	Follow(kind, namespace, name string, changed func()) (stop func())
 }
 
 // Subpaths makes one path inside a volume safe to bind into a container. done is called once the container is made or given
@@ -42,11 +46,15 @@ type Config struct {
 
 	Subpaths Subpaths                                      // nil: a mount with a subPath fails
 	Objects  Objects                                       // nil: a variable from a ConfigMap or Secret fails
-	Classes  func(name string) (handler string, err error) // runtime classes; nil: a pod that names one fails
-	Node     func() *v1.Node                               // what resourceFieldRef falls back to; nil: unknown
-	HostIPs  func() []string                               // this machine's, the primary one first; nil: unknown
-	Memory   int64                                         // of this machine in bytes; 0: unknown
-	DNS      func() network.DNS                            // how names are resolved, asked for each sandbox; nil: the engine's way
+	Classes  func(name string) (handler string, err error) // runtime classes; runtime.ErrNotFound: no such one; nil: a pod that names one fails
+	// Services are those of a namespace, from memory; an error (runtime.ErrUnavailable: asked again soon) holds back containers
+	// of pods that are not from files. nil: pods are told of no services.
+	Services func(ctx context.Context, namespace string) ([]*v1.Service, error)
+
+	Node    func() *v1.Node    // what resourceFieldRef falls back to; nil: unknown
+	HostIPs func() []string    // this machine's, the primary one first; nil: unknown
+	Memory  int64              // of this machine in bytes; 0: unknown
+	DNS     func() network.DNS // how names are resolved, asked for each sandbox; nil: the engine's way
 
 	Root     string // state of pods; empty: no termination messages and no /etc/hosts of our own
 	LogRoot  string // log files; empty: /var/log/pods

@@ -25,6 +25,7 @@ func (r *Runtime) Stop(ctx context.Context, pod *v1.Pod, seen runtime.Pod, how r
 	if pod == nil {
 		pod = unknown(seen)
 	}
+	r.memory.unfollowAll(pod.UID)
 	return r.stop(ctx, pod, plan.Stop(pod, seen, grace))
 }
 

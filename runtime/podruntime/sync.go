@@ -102,6 +102,7 @@ func (s *step) wait(p plan.Plan) {
 			}
 		case !starting[c.Name]: // what starts keeps its reason until it runs
 			changed = s.memory.set(s.pod.UID, c.Name, nil) || changed
+			s.memory.unfollow(s.pod.UID, c.Name)
 		}
 	}
 	if changed {
@@ -136,10 +137,15 @@ func (s *step) gated(what string, act func() error) error {
 	s.result.Acted = true
 	err := act()
 	if err == nil {
+		s.memory.unfollow(s.pod.UID, what)
 		return nil
 	}
-	until := retryOf(err, time.Now())
-	s.memory.shut(s.pod.UID, what, spec, until)
+	now := time.Now()
+	until := retryOf(err, now)
+	s.memory.shut(s.pod.UID, what, spec, now, until)
+	if what != "" {
+		s.follow(s.pod, what, err)
+	}
 	s.retry(until)
 	return err
 }
