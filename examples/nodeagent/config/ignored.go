@@ -1,0 +1,79 @@
+package config
+
+// ignored is the one list of fields that have no effect, and why.
+func ignored() map[string]string {
+	const (
+		managers  = "CPUs, memory and topology are not pinned to containers"
+		iptables  = "the agent writes no iptables rules"
+		profiling = "the server has no such pages"
+		logs      = "logs go to standard error as text, or as the journal wants them"
+		cgroups   = "the agent puts no process of the host into a cgroup"
+		memoryQoS = "memory.min, memory.low and memory.high are not set"
+	)
+	return map[string]string{
+		"streamingConnectionIdleTimeout":      "streams end with their client, the container or the agent",
+		"enableContentionProfiling":           profiling,
+		"enableProfilingHandler":              profiling,
+		"enableDebugFlagsHandler":             profiling,
+		"enableSystemLogHandler":              profiling,
+		"enableSystemLogQuery":                profiling,
+		"contentType":                         "requests to the API server are protobuf",
+		"showHiddenMetricsForVersion":         "no metric is hidden",
+		"logging.format":                      logs,
+		"logging.flushFrequency":              "nothing is buffered",
+		"logging.vmodule":                     "the log has one level",
+		"logging.options.text.splitStream":    logs,
+		"logging.options.text.infoBufferSize": logs,
+		"logging.options.json.splitStream":    logs,
+		"logging.options.json.infoBufferSize": logs,
+		"tracing.endpoint":                    "traces are not sent",
+		"tracing.samplingRatePerMillion":      "traces are not sent",
+
+		"runOnce":                "the agent runs until it is stopped",
+		"podCIDR":                "addresses of pods come from the network plugin",
+		"hairpinMode":            "bridges belong to the network plugin",
+		"makeIPTablesUtilChains": iptables,
+		"iptablesMasqueradeBit":  iptables,
+		"iptablesDropBit":        iptables,
+		"configMapAndSecretChangeDetectionStrategy": "objects in use are always watched",
+		"enableControllerAttachDetach":              "volumes are attached by the controller",
+		"volumeStatsAggPeriod":                      "use of volumes is looked up when it is asked for",
+		"localStorageCapacityIsolation":             "ephemeral storage is always counted",
+
+		"imagePullCredentialsVerificationPolicy":     "images present from the start are for everybody (NeverVerifyPreloadedImages)",
+		"preloadedImagesVerificationAllowlist":       "images present from the start are for everybody",
+		"containerLogMaxWorkers":                     "logs are rotated one after the other",
+		"containerLogMonitorInterval":                "logs are looked at every 10 s",
+		"crashLoopBackOff.maxContainerRestartPeriod": "the longest wait between restarts is 5 min",
+
+		"kubeletCgroups":               cgroups,
+		"systemCgroups":                cgroups,
+		"systemReservedCgroup":         cgroups,
+		"kubeReservedCgroup":           cgroups,
+		"cgroupsPerQOS":                "pods always have cgroups of their own, by class",
+		"oomScoreAdj":                  "the service manager sets it (OOMScoreAdjust=)",
+		"maxOpenFiles":                 "the service manager sets it (LimitNOFILE=)",
+		"protectKernelDefaults":        "the agent changes no kernel settings",
+		"kernelMemcgNotification":      "memory is looked at every 10 s",
+		"cpuCFSQuota":                  "CPU limits are always enforced",
+		"cpuCFSQuotaPeriod":            "the period is 100 ms",
+		"cpuManagerPolicy":             managers,
+		"cpuManagerPolicyOptions":      managers,
+		"cpuManagerReconcilePeriod":    managers,
+		"memoryManagerPolicy":          managers,
+		"reservedMemory":               managers,
+		"reservedSystemCPUs":           managers,
+		"topologyManagerPolicy":        managers,
+		"topologyManagerPolicyOptions": managers,
+		"topologyManagerScope":         managers,
+		"qosReserved":                  memoryQoS,
+		"memoryThrottlingFactor":       memoryQoS,
+		"memoryReservationPolicy":      memoryQoS,
+		"memorySwap.swapBehavior":      "pods get no swap (NoSwap)",
+		"singleProcessOOMKill":         "the kernel kills all processes of a container together on cgroup v2",
+		"podPidsLimit":                 "processes of a pod are not limited",
+		"seccompDefault":               "a pod without a profile runs without one",
+		"defaultPodSysctls":            "pods name their sysctls themselves",
+		"userNamespaces.idsPerPod":     "a pod with a user namespace has 65536 IDs",
+	}
+}

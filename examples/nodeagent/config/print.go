@@ -1,0 +1,19 @@
+package config
+
+import (
+	"fmt"
+	"io"
+
+	"k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
+)
+
+// Print writes a configuration as a file that Load reads to the same configuration.
+func Print(w io.Writer, c *v1beta1.KubeletConfiguration) error {
+	out, err := yaml.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("print the configuration: %w", err)
+	}
+	_, err = w.Write(out)
+	return err
+}
