@@ -33,7 +33,7 @@ type Sink interface {
 
 	// UpdateNode sends what differs between two versions of the node: status, labels and annotations, never the spec. What
 	// does not differ stays as it is on the server. runtime.ErrNotFound: the node is gone.
-	UpdateNode(ctx context.Context, old, new *v1.Node) error
+	UpdateNode(ctx context.Context, from, to *v1.Node) error
 }
 
 // Config describes a Reporter. Name and Sink are required, and Initial unless NoRegister; every other field works at zero.

@@ -1,0 +1,143 @@
+package stats
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	v1 "k8s.io/api/core/v1"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kubeletkit/kubeletkit/observe"
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// Config describes a Collector. Every field works at zero.
+type Config struct {
+	Node    string // name of the node in summaries
+	RootDir string // the directory the agent keeps its things in: its file system is the node's; empty means /var/lib/kubelet
+
+	Engine  runtime.Stats                        // of containers and images; nil: summaries have none
+	Pods    func() []*v1.Pod                     // those on this node with their newest status; nil: summaries have none
+	Volumes func(uid string) []stats.VolumeStats // of a pod; nil: summaries have none
+
+	Root fs.FS                                // the host's files; nil means those below /
+	Disk func(path string) (DiskUsage, error) // figures of the file system a path lies on; nil asks the kernel
+
+	Observe observe.To // logger; zero is silent
+}
+
+// DiskUsage of a file system. What a file system does not count is zero: inodes, on some.
+type DiskUsage struct {
+	Capacity, Free, Available int64 // bytes; Available is what is free for others than root
+	Inodes, InodesFree        int64
+}
+
+// Collector reads figures.
+type Collector struct {
+	cfg   Config
+	log   *slog.Logger
+	rates rates
+	looks singleflight.Group
+}
+
+// New returns a Collector. It reads nothing yet.
+func New(cfg Config) (*Collector, error) {
+	cfg.RootDir = cmp.Or(cfg.RootDir, "/var/lib/kubelet")
+	if !filepath.IsAbs(cfg.RootDir) {
+		return nil, fmt.Errorf("stats: the root directory %q is not an absolute path", cfg.RootDir)
+	}
+	if cfg.Root == nil {
+		cfg.Root = os.DirFS("/")
+	}
+	if cfg.Disk == nil {
+		cfg.Disk = diskUsage
+	}
+	return &Collector{cfg: cfg, log: cfg.Observe.Logger()}, nil
+}
+
+// Machine reads what this host is and has.
+func (c *Collector) Machine() (Machine, error) { return readMachine(c.cfg.Root) }
+
+// Storage is the size in bytes of the file system the root directory lies on, or will lie on once it is made.
+func (c *Collector) Storage() (int64, error) {
+	u, err := c.rootDisk()
+	return u.Capacity, err
+}
+
+// ImageDisk is the size of the file system images lie on, and what is available of it, in bytes.
+func (c *Collector) ImageDisk(ctx context.Context) (capacity, available int64, err error) {
+	if c.cfg.Engine == nil {
+		return 0, 0, errors.New("stats: there is no engine to ask where images lie")
+	}
+	used, err := c.cfg.Engine.ImageFS(ctx)
+	if err != nil {
+		return 0, 0, fmt.Errorf("ask where images lie: %w", err)
+	}
+	if len(used) == 0 {
+		return 0, 0, errors.New("the container runtime does not say where images lie")
+	}
+	u, err := c.cfg.Disk(used[0].Mountpoint)
+	return u.Capacity, u.Available, err
+}
+
+// rootDisk looks at the root directory, or as long as that does not exist at what it will be made in.
+func (c *Collector) rootDisk() (DiskUsage, error) {
+	for dir := c.cfg.RootDir; ; dir = filepath.Dir(dir) {
+		u, err := c.cfg.Disk(dir)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			return u, err
+		}
+	}
+}
+
+// Summary is the node and its pods in the form of the kubelet's /stats/summary. fresh moves the rates of CPU use on to
+// now; without it they move only when they are ten seconds old, so that many who ask do not make them nervous.
+func (c *Collector) Summary(ctx context.Context, fresh bool) (*stats.Summary, error) {
+	key := "read"
+	if fresh {
+		key = "fresh"
+	}
+	shared := c.looks.DoChan(key, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookWithin)
+		defer cancel()
+		return c.look(ctx, fresh)
+	})
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case r := <-shared:
+		s, _ := r.Val.(*stats.Summary)
+		return s, r.Err
+	}
+}
+
+const lookWithin = 30 * time.Second // one look; those who asked may have gone away before
+
+func (c *Collector) look(ctx context.Context, fresh bool) (*stats.Summary, error) {
+	now := time.Now()
+	node, err := c.node(now, fresh)
+	if err != nil {
+		return nil, fmt.Errorf("figures of the node: %w", err)
+	}
+	s := &stats.Summary{Node: node, Pods: []stats.PodStats{}}
+	if c.cfg.Engine == nil {
+		return s, nil
+	}
+	disk, err := c.images(ctx, now, &s.Node)
+	if err != nil {
+		return nil, fmt.Errorf("figures of images: %w", err)
+	}
+	if s.Pods, err = c.pods(ctx, now, disk, fresh); err != nil {
+		return nil, fmt.Errorf("figures of pods: %w", err)
+	}
+	c.rates.forget(now)
+	return s, nil
+}
