@@ -3,6 +3,7 @@ package access_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 
 	authnv1 "k8s.io/api/authentication/v1"
@@ -33,7 +34,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	r := httptest.NewRequest("GET", "/metrics/resource", nil)
+	r := httptest.NewRequest(http.MethodGet, "/metrics/resource", http.NoBody)
 	r.Header.Set("Authorization", "Bearer let-me-in")
 
 	user, err := a.Authenticate(r)
