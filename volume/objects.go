@@ -151,7 +151,7 @@ type selection struct {
 func (r request) pickKeys(to payload, n need, s selection) error {
 	optional := s.optional != nil && *s.optional
 	object, err := r.answer(n)
-	if err != nil && !(optional && errors.Is(err, runtime.ErrNotFound)) {
+	if err != nil && (!optional || !errors.Is(err, runtime.ErrNotFound)) {
 		return err
 	}
 	has := contents(object)

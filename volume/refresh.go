@@ -132,11 +132,11 @@ func (m *Manager) pass(ctx context.Context, f *feed) {
 	}
 	m.mu.Lock()
 	changed, waiting := f.changed, f.waiting
-	f.changed, f.waiting = false, false
+	f.changed, f.waiting = false, waiting && !changed
 	answers := f.snapshot()
 	m.mu.Unlock()
 	switch {
-	case !changed:
+	case !changed: // a Mount that was under way has seen all
 	case waiting:
 		m.cfg.Changed(uid)
 	default:
