@@ -29,18 +29,31 @@ func Decode(b []byte) (pod *v1.Pod, warnings []string, err error) {
 }
 
 func read(b []byte) (manifest, error) {
-	doc, warnings, err := document(b)
+	content, warnings, err := contentOf(b)
 	if err != nil {
 		return manifest{warnings: warnings}, err
-	}
-	var content any
-	if err := json.Unmarshal(doc, &content); err != nil {
-		return manifest{warnings: warnings}, whole("is not JSON: %v", err)
 	}
 	object, err := podObject(content)
 	if err != nil {
 		return manifest{warnings: warnings}, err
 	}
+	return readObject(object, warnings)
+}
+
+// contentOf is what the text of a manifest says, as JSON values.
+func contentOf(b []byte) (content any, warnings []string, err error) {
+	doc, warnings, err := document(b)
+	if err != nil {
+		return nil, warnings, err
+	}
+	if err := json.Unmarshal(doc, &content); err != nil {
+		return nil, warnings, whole("is not JSON: %v", err)
+	}
+	return content, warnings, nil
+}
+
+// readObject reads the fields of one pod.
+func readObject(object map[string]any, warnings []string) (manifest, error) {
 	delete(object, "status") // the agent's to say
 	r := &report{warnings: warnings}
 	s := shape{report: r, fields: map[reflect.Type]map[string]reflect.Type{}}
@@ -48,7 +61,8 @@ func read(b []byte) (manifest, error) {
 	if err := r.err(); err != nil {
 		return manifest{warnings: r.warnings}, err
 	}
-	if doc, err = json.Marshal(object); err != nil {
+	doc, err := json.Marshal(object)
+	if err != nil {
 		return manifest{warnings: r.warnings}, whole("is not JSON: %v", err)
 	}
 	pod := new(v1.Pod)

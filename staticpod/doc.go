@@ -1,4 +1,4 @@
-// Package staticpod takes pods from files: the way a node starts what must run before, or without, an
+// Package staticpod takes pods from files and addresses: the way a node starts what must run before, or without, an
 // API server.
 //
 // [Decode] reads one manifest (YAML or JSON), sets the defaults an API server would set, and refuses
@@ -26,6 +26,10 @@
 //   - Every other bad entry is named once in the log until it changes or goes. Names with a leading dot are
 //     ignored, subdirectories are not searched, backups (web.yaml~, web.yaml.bak) are not read, and
 //     pipes, sockets and devices are never opened.
+//
+// [URL] is a pod source over an address, which answers a Pod or a PodList. An answer that fails, is empty, or has one pod
+// that is bad changes nothing: only a good answer without a pod ends that pod. Until the first good answer the set is
+// "nothing known". Text that says what the last one said makes no new pods.
 //
 // [Mirrors] keeps one mirror pod on an API server for each static pod, so that a cluster sees what runs here. A mirror of
 // another version, or of a pod that is no more, is deleted by its UID; one that someone deletes is made again. While an

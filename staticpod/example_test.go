@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 
@@ -102,5 +104,32 @@ func ExampleMirrors() {
 	fmt.Println(mirrors.Run(ctx))
 	// Output:
 	// create kube-system etcd-edge-7 1f2e Node
+	// <nil>
+}
+
+// An address is a pod source too.
+func ExampleURL() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println("asked with", r.Header.Get("Metadata-Flavor"))
+		fmt.Fprint(w, `{"apiVersion": "v1", "kind": "PodList", "items": [
+			{"metadata": {"name": "web"}, "spec": {"containers": [{"name": "web", "image": "nginx"}]}}]}`)
+	}))
+	defer server.Close()
+	source, err := staticpod.NewURL(staticpod.URLConfig{
+		URL: server.URL, Header: http.Header{"Metadata-Flavor": {"Google"}}, Node: "edge-7",
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	err = source.Run(ctx, func(pods []*v1.Pod, complete bool) {
+		fmt.Println(pods[0].Name, complete)
+		cancel()
+	})
+	fmt.Println(err)
+	// Output:
+	// asked with Google
+	// web-edge-7 true
 	// <nil>
 }

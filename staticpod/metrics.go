@@ -19,3 +19,13 @@ func newMirrorMetrics(o observe.To) (mirrorMetrics, error) {
 	m := mirrorMetrics{mirrors: i.Gauge("kubelet_mirror_pods", "Static pods that have, or are to have, a mirror pod.")}
 	return m, i.Err
 }
+
+type urlMetrics struct{ requests observe.Metric }
+
+func newURLMetrics(o observe.To) (urlMetrics, error) {
+	i := o.Instruments()
+	m := urlMetrics{
+		requests: i.Counter("kubeletkit_static_pod_url_requests_total", "Answers of the address of static pods: usable, refused for what they say, or failed.", "result"),
+	}
+	return m, i.Err
+}

@@ -108,7 +108,7 @@ func (t *table) look(e *entry, now time.Time) {
 	e.read, e.sum = true, sum
 	m, err := read(b)
 	if err == nil {
-		m.pod, err = place(m, t.node, e.path, now)
+		m.pod, err = origin{sourceFile, t.node, e.path}.place(m, now)
 	}
 	if err != nil {
 		e.since = now // other bytes: another trouble, even when it reads the same
