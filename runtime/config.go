@@ -201,6 +201,7 @@ type Info struct {
 	Ready, Network Condition
 	Handlers       []Handler
 	CgroupDriver   string // systemd, cgroupfs; empty: it does not say
+	GroupsPolicy   bool   // it follows the GroupsPolicy of pods and containers
 }
 
 // Handler is a configured way to run sandboxes.

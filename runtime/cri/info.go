@@ -39,8 +39,9 @@ func (e *Engine) Info(ctx context.Context) (runtime.Info, error) {
 func info(v *cri.VersionResponse, s *cri.StatusResponse, c *cri.RuntimeConfigResponse) runtime.Info {
 	i := runtime.Info{
 		Name: v.GetRuntimeName(), Version: v.GetRuntimeVersion(), CgroupDriver: cgroupDriver(c),
-		Ready:   condition(s.GetStatus(), cri.RuntimeReady),
-		Network: condition(s.GetStatus(), cri.NetworkReady),
+		GroupsPolicy: s.GetFeatures().GetSupplementalGroupsPolicy(),
+		Ready:        condition(s.GetStatus(), cri.RuntimeReady),
+		Network:      condition(s.GetStatus(), cri.NetworkReady),
 	}
 	for _, h := range s.GetRuntimeHandlers() {
 		i.Handlers = append(i.Handlers, runtime.Handler{

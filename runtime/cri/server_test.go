@@ -217,11 +217,11 @@ func TestInfoNeedsNoCgroupDriver(t *testing.T) {
 		want := runtime.Info{
 			Name: "containerd", Version: "v2", CgroupDriver: driver,
 			Ready: runtime.Condition{OK: true}, Network: runtime.Condition{Reason: "NetworkPluginNotReady", Message: "no network"},
-			Handlers: []runtime.Handler{{}, {Name: "gvisor", UserNamespaces: true, RecursiveRO: true}},
+			Handlers: []runtime.Handler{{}, {Name: "gvisor", UserNamespaces: true, RecursiveRO: true}}, GroupsPolicy: driver != "",
 		}
 		fake.SetInfo(want)
 		got, err := e.Info(t.Context())
-		if err != nil || got.CgroupDriver != driver || got.Network != want.Network || !got.Ready.OK ||
+		if err != nil || got.CgroupDriver != driver || got.Network != want.Network || got.GroupsPolicy != want.GroupsPolicy || !got.Ready.OK ||
 			len(got.Handlers) != 2 || got.Handlers[1] != want.Handlers[1] || got.Name != "containerd" {
 			t.Errorf("Info = %+v, %v, want %+v", got, err, want)
 		}

@@ -29,7 +29,7 @@ func (s *runtimeService) Status(ctx context.Context, _ *cri.StatusRequest) (*cri
 	i, err := s.engine.Info(ctx)
 	a := &cri.StatusResponse{Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{
 		condition(cri.RuntimeReady, i.Ready), condition(cri.NetworkReady, i.Network),
-	}}}
+	}}, Features: &cri.RuntimeFeatures{SupplementalGroupsPolicy: i.GroupsPolicy}}
 	for _, h := range i.Handlers {
 		a.RuntimeHandlers = append(a.RuntimeHandlers, &cri.RuntimeHandler{Name: h.Name, Features: &cri.RuntimeHandlerFeatures{
 			UserNamespaces: h.UserNamespaces, RecursiveReadOnlyMounts: h.RecursiveRO,
