@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -14,6 +15,8 @@ type Machine struct {
 	Memory    int64           // bytes
 	Swap      int64           // bytes; 0: none
 	HugePages map[int64]int64 // number of pages by their size in bytes
+
+	UserNamespace bool // this process is root only in a user namespace
 
 	MachineID, SystemUUID, BootID string
 	Kernel, OSImage               string
@@ -28,6 +31,8 @@ func readMachine(root fs.FS) (Machine, error) {
 		Kernel:     first(root, "proc/sys/kernel/osrelease"),
 		OSImage:    osImage(first(root, "etc/os-release", "usr/lib/os-release")),
 		HugePages:  hugePages(root),
+
+		UserNamespace: inUserNamespace(root),
 	}
 	memory, err := meminfo(root)
 	if err != nil {
@@ -51,6 +56,12 @@ func first(root fs.FS, names ...string) string {
 		}
 	}
 	return ""
+}
+
+// inUserNamespace says that the IDs of users are not those of the host. An unknown mapping is taken for none.
+func inUserNamespace(root fs.FS) bool {
+	b, err := fs.ReadFile(root, "proc/self/uid_map")
+	return err == nil && !slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
 // cores counts the CPUs that are online.

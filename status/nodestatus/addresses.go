@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -27,8 +28,9 @@ type Addressing struct {
 }
 
 // Addresses sets the node's addresses: internal ones and the hostname. A node IP that was given must be on an interface of
-// this host. Without one the node's name is asked for in DNS, then the interface of the default route; an address the node
-// has already stays as long as it is among these answers, so that one that comes and goes changes nothing.
+// this host. Without one the node's name is asked for in DNS, then the interface of the default route; that is done once a
+// minute, and at once when the address is no longer on this host. An address the node has already stays as long as it is
+// among these answers, or while DNS gives none: one that comes and goes beside it changes nothing.
 func Addresses(a Addressing) Setter {
 	if a.Local == nil {
 		a.Local = interfaceAddrs
@@ -41,10 +43,18 @@ func Addresses(a Addressing) Setter {
 	if a.DefaultRoute == nil {
 		a.DefaultRoute = routeAddrs
 	}
-	return a.set
+	return (&addresser{Addressing: a}).set
 }
 
-func (a Addressing) set(ctx context.Context, node *v1.Node) error {
+// addresser remembers when it looked for the address last.
+type addresser struct {
+	Addressing
+	looked time.Time
+}
+
+const lookEvery = time.Minute // for the address of a node that was not told it
+
+func (a *addresser) set(ctx context.Context, node *v1.Node) error {
 	local, err := a.Local()
 	if err != nil {
 		return fmt.Errorf("list this host's addresses: %w", err)
@@ -60,14 +70,12 @@ func (a Addressing) set(ctx context.Context, node *v1.Node) error {
 	} else {
 		delete(node.Annotations, annotationNodeIP)
 	}
-	var ips []netip.Addr
+	ips := given
 	switch {
 	case a.ExternalCloud && len(node.Status.Addresses) > 0:
 		return nil
 	case a.ExternalCloud && len(a.NodeIPs) == 0: // only the controller knows
-	case len(given) > 0:
-		ips = given
-	default:
+	case len(given) == 0:
 		ip, err := a.find(ctx, node, local)
 		if err != nil {
 			return fmt.Errorf("find the address of node %s: %w", node.Name, err)
@@ -83,13 +91,21 @@ func (a Addressing) set(ctx context.Context, node *v1.Node) error {
 }
 
 // find finds the one address of a node that was not told it.
-func (a Addressing) find(ctx context.Context, node *v1.Node, local []netip.Addr) (netip.Addr, error) {
+func (a *addresser) find(ctx context.Context, node *v1.Node, local []netip.Addr) (netip.Addr, error) {
 	if ip, err := netip.ParseAddr(a.Hostname); err == nil {
 		return ip, nil
 	}
 	v6 := len(a.NodeIPs) > 0 && a.NodeIPs[0].Is6()
+	has := internal(node)
+	kept := has.IsValid() && has.Is6() == v6 && usable(has, local) == nil
+	if kept && time.Since(a.looked) < lookEvery {
+		return has, nil
+	}
 	unusable := func(ip netip.Addr) bool { return usable(ip, local) != nil }
 	found, err := a.Lookup(ctx, node.Name)
+	if kept && !answered(err) {
+		return has, nil
+	}
 	found = slices.DeleteFunc(unmapped(found), unusable)
 	if len(found) == 0 {
 		var routeErr error
@@ -100,18 +116,33 @@ func (a Addressing) find(ctx context.Context, node *v1.Node, local []netip.Addr)
 	if len(found) == 0 {
 		return netip.Addr{}, errors.Join(errors.New("neither its name nor a default route leads to an address of this host: give --node-ip"), err)
 	}
-	return pick(found, v6, node), nil
+	a.looked = time.Now()
+	return pick(found, v6, has), nil
+}
+
+// answered says that DNS gave an answer, be it that there is no such name.
+func answered(err error) bool {
+	e, ok := errors.AsType[*net.DNSError](err)
+	return err == nil || ok && e.IsNotFound
+}
+
+// internal is the first internal address a node has.
+func internal(node *v1.Node) netip.Addr {
+	for _, a := range node.Status.Addresses {
+		if ip, err := netip.ParseAddr(a.Address); err == nil && a.Type == v1.NodeInternalIP {
+			return ip
+		}
+	}
+	return netip.Addr{}
 }
 
 // pick prefers the family, and in it the address the node has already.
-func pick(found []netip.Addr, v6 bool, node *v1.Node) netip.Addr {
+func pick(found []netip.Addr, v6 bool, has netip.Addr) netip.Addr {
 	if preferred := slices.DeleteFunc(slices.Clone(found), func(ip netip.Addr) bool { return ip.Is6() != v6 }); len(preferred) > 0 {
 		found = preferred
 	}
-	for _, a := range node.Status.Addresses {
-		if ip, err := netip.ParseAddr(a.Address); err == nil && a.Type == v1.NodeInternalIP && slices.Contains(found, ip) {
-			return ip
-		}
+	if slices.Contains(found, has) {
+		return has
 	}
 	return found[0]
 }

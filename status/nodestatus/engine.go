@@ -32,7 +32,7 @@ func NewEngine(info func(ctx context.Context) (runtime.Info, error)) *Engine {
 	return &Engine{info: info}
 }
 
-// SetNode asks the engine and sets its version and runtime handlers. It belongs before [Ready].
+// SetNode asks the engine and sets its version, its runtime handlers and what it can do. It belongs before [Ready].
 func (e *Engine) SetNode(ctx context.Context, node *v1.Node) error {
 	info, err := e.info(ctx)
 	if err != nil {
@@ -47,6 +47,7 @@ func (e *Engine) SetNode(ctx context.Context, node *v1.Node) error {
 	}
 	e.good = time.Now()
 	node.Status.RuntimeHandlers = handlers(info.Handlers)
+	node.Status.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: &info.GroupsPolicy}
 	return nil
 }
 

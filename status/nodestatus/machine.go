@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	goruntime "runtime"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -14,6 +15,8 @@ type Machine struct {
 	Memory    int64           // bytes
 	Swap      int64           // bytes; 0: none
 	HugePages map[int64]int64 // number of pages by their size in bytes
+
+	UserNamespace bool // this process is root only in a user namespace
 
 	MachineID, SystemUUID, BootID string
 	Kernel, OSImage               string
@@ -30,6 +33,7 @@ func MachineInfo(machine func() (Machine, error)) Setter {
 		info.MachineID, info.SystemUUID, info.BootID = m.MachineID, m.SystemUUID, m.BootID
 		info.KernelVersion, info.OSImage = m.Kernel, m.OSImage
 		info.OperatingSystem, info.Architecture = goruntime.GOOS, goruntime.GOARCH
+		info.RunningInUserNamespace = &m.UserNamespace
 		info.Swap = nil
 		if m.Swap > 0 {
 			info.Swap = &v1.NodeSwapStatus{Capacity: &m.Swap}
@@ -44,6 +48,15 @@ func VersionInfo(kubelet string) Setter {
 	return func(_ context.Context, node *v1.Node) error {
 		node.Status.NodeInfo.KubeletVersion = kubelet
 		node.Status.NodeInfo.KubeProxyVersion = "" //nolint:staticcheck // deprecated: an older kubelet may have left one here
+		return nil
+	}
+}
+
+// DeclaredFeatures sets what a scheduler must know to place pods that need it: names of features, in any order.
+func DeclaredFeatures(names ...string) Setter {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	return func(_ context.Context, node *v1.Node) error {
+		node.Status.DeclaredFeatures = slices.Clone(names)
 		return nil
 	}
 }

@@ -18,7 +18,8 @@ import (
 )
 
 // Setter fills in its part of a node: capacity, conditions, images. It gets a copy that is its own while it runs, and
-// returns soon after ctx ends. One that fails should leave the node as it was, so that the last good answer stands.
+// returns soon after ctx ends. One that fails should leave the node as it was, so that the last good answer stands. Setters
+// are called one after the other, never twice at once.
 type Setter func(ctx context.Context, node *v1.Node) error
 
 // Sink is where the node is kept: an API server. The Reporter makes one call at a time; a call returns soon after ctx ends.
@@ -46,7 +47,7 @@ type Config struct {
 	NoRegister bool            // somebody else makes the node
 	Seen       func() *v1.Node // the node as a watch shows it, shared and read-only; nil, or answering nil: Sink.Get each time
 	Fresh      func() bool     // asked when registering: device plugins must start anew, their resources are zero until then; nil: no
-	Reported   func(*v1.Node)  // told after each round, the node as the server has it: volumes in use, pod CIDRs; nil: nobody
+	Reported   func(*v1.Node)  // told after each round, the node as the server has it: volumes in use, pod CIDRs. Returns soon; nil: nobody
 	Failing    func()          // told from a round's second failure on: connections may be dead without saying so; nil: nobody
 
 	Kick   <-chan struct{} // something a setter says has changed: compute and send at once
@@ -89,6 +90,9 @@ func New(cfg Config) (*Reporter, error) {
 	}
 	if cfg.Initial == nil && !cfg.NoRegister {
 		return nil, errors.New("nodestatus: Initial is required to register a node; see NoRegister")
+	}
+	if cfg.Initial != nil && cfg.Initial.Name != cfg.Name {
+		return nil, fmt.Errorf("nodestatus: Initial is named %q, the node %q", cfg.Initial.Name, cfg.Name)
 	}
 	cfg.Every = cmp.Or(cfg.Every, 10*time.Second)
 	cfg.Report = cmp.Or(cfg.Report, 5*time.Minute)
@@ -197,8 +201,6 @@ func (r *Reporter) Report(ctx context.Context) error {
 // try computes on the newest known version of the node, and sends. When the watch is behind, the next attempt reads the
 // node from the server.
 func (r *Reporter) try(ctx context.Context, fromWatch bool) error {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Every)
-	defer cancel()
 	base, err := r.current(ctx, fromWatch)
 	if err != nil {
 		return fmt.Errorf("read it: %w", err)
@@ -208,7 +210,7 @@ func (r *Reporter) try(ctx context.Context, fromWatch bool) error {
 	node := r.compute(ctx, base)
 	differs := changed(base, node)
 	if differs || time.Since(r.reported) >= r.cfg.Report+r.stagger {
-		if err := r.cfg.Sink.UpdateNode(ctx, base, node); err != nil {
+		if err := r.send(ctx, base, node); err != nil {
 			return fmt.Errorf("send its status: %w", err)
 		}
 		first := r.reported.IsZero()
@@ -238,7 +240,15 @@ func (r *Reporter) current(ctx context.Context, fromWatch bool) (*v1.Node, error
 			return seen, nil
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Every)
+	defer cancel()
 	return r.cfg.Sink.Get(ctx)
+}
+
+func (r *Reporter) send(ctx context.Context, from, to *v1.Node) error {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Every)
+	defer cancel()
+	return r.cfg.Sink.UpdateNode(ctx, from, to)
 }
 
 // ready says that the node was ready in the last round.

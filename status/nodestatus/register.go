@@ -25,9 +25,7 @@ func (r *Reporter) register(ctx context.Context) error {
 		r.began = time.Now()
 	}
 	initial := r.compute(ctx, r.cfg.Initial)
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Every)
-	defer cancel()
-	node, err := r.cfg.Sink.Register(ctx, initial)
+	node, err := r.make(ctx, initial)
 	if err != nil {
 		return fmt.Errorf("register node %s: %w", r.cfg.Name, err)
 	}
@@ -35,7 +33,7 @@ func (r *Reporter) register(ctx context.Context) error {
 	fresh := r.cfg.Fresh != nil && r.cfg.Fresh()
 	right := Reconcile(initial, node, fresh)
 	if !equality.Semantic.DeepEqual(node, right) {
-		if err := r.cfg.Sink.UpdateNode(ctx, node, right); err != nil {
+		if err := r.send(ctx, node, right); err != nil {
 			return fmt.Errorf("put node %s right, it was registered before: %w", r.cfg.Name, err)
 		}
 	}
@@ -49,6 +47,12 @@ func (r *Reporter) register(ctx context.Context) error {
 		r.event(e)
 	}
 	return nil
+}
+
+func (r *Reporter) make(ctx context.Context, node *v1.Node) (*v1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Every)
+	defer cancel()
+	return r.cfg.Sink.Register(ctx, node)
 }
 
 // Reconcile is what a node that exists already must look like for an agent that would have registered initial: the labels
