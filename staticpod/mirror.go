@@ -1,6 +1,7 @@
 package staticpod
 
 import (
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"time"
@@ -53,9 +54,10 @@ func (r *record) next(c couple, shown *v1.Pod, removable bool, now time.Time) (a
 	}
 	if shown != nil && shown.DeletionTimestamp == nil && (mirrors(shown, c.wanted) || mirrors(shown, c.ending)) {
 		if r.made {
-			r.made, r.told = false, ""
+			r.made = false
 			r.due = r.last.Add(backoff(r.acts - 1)) // one that is taken away at once each time is not made each time at once
 		}
+		r.told = ""
 		return act{}, 0
 	}
 	if pending := r.due.Sub(now); pending > 0 {
@@ -70,25 +72,32 @@ func (r *record) next(c couple, shown *v1.Pod, removable bool, now time.Time) (a
 	return a, wait
 }
 
-// acted notes how it went and when to try again at the earliest. news says that the failure is another one than before.
-func (r *record) acted(a act, deleted bool, err error, now time.Time) (news bool) {
+// acted notes how it went and when to try again at the earliest. news is a trouble that is
+// another one than before.
+func (r *record) acted(a act, deleted bool, err error, now time.Time) (news error) {
 	r.acts++
 	r.last, r.due = now, now
 	if deleted {
 		r.gone, r.still = a.del.UID, now.Add(max(mirrorShown, backoff(r.acts)))
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		wait := backoff(r.acts)
 		r.due = now.Add(wait + rand.N(wait/4)) //nolint:gosec // spreads the calls of many nodes
-		news = r.told != err.Error()
-		r.told = err.Error()
-		return news
+	case a.create != nil:
+		if r.made {
+			err = errNotShown
+		}
+		r.made, r.due = true, now.Add(max(mirrorShown, backoff(r.acts)))
 	}
-	if r.made = a.create != nil; r.made {
-		r.due = now.Add(max(mirrorShown, backoff(r.acts)))
+	if err == nil || r.told == err.Error() {
+		return nil
 	}
-	return false
+	r.told = err.Error()
+	return err
 }
+
+var errNotShown = errors.New("it was made, but the API server does not show it; does another pod have its name?")
 
 func backoff(acts int) time.Duration {
 	if acts <= 0 {

@@ -32,7 +32,7 @@ type MirrorClient interface {
 	CreateMirror(ctx context.Context, pod *v1.Pod) error
 
 	// DeleteMirror deletes, at once and without a grace, the pod that has this name and this UID. That it is gone, or that
-	// another pod has the name by now, is no error.
+	// another pod has the name by now, is no error; an API error NotFound or Conflict counts as that.
 	DeleteMirror(ctx context.Context, namespace, name string, uid types.UID) error
 }
 
@@ -247,16 +247,16 @@ func (m *Mirrors) act(ctx context.Context, a act) {
 	m.mu.Lock()
 	news := a.record.acted(a, deleted, err, time.Now())
 	m.mu.Unlock()
-	if err == nil {
-		return
-	}
-	level := slog.LevelDebug
-	if news {
-		level = slog.LevelWarn
-	}
 	about := cmp.Or(a.create, a.del)
-	m.log.Log(ctx, level, "mirror pod cannot be kept; the static pod is not concerned, and it is tried again",
-		"namespace", about.Namespace, "pod", about.Name, "err", err)
+	switch {
+	case news != nil:
+		m.log.Warn("mirror pod cannot be kept; the static pod is not concerned, and it is tried again",
+			"namespace", about.Namespace, "pod", about.Name, "err", news)
+	case err != nil:
+		m.log.Debug("mirror pod cannot be kept", "namespace", about.Namespace, "pod", about.Name, "err", err)
+	default:
+		m.log.Debug("mirror pod is made anew or deleted", "namespace", about.Namespace, "pod", about.Name)
+	}
 }
 
 func (m *Mirrors) call(ctx context.Context, a act) (deleted bool, err error) {
@@ -265,13 +265,11 @@ func (m *Mirrors) call(ctx context.Context, a act) (deleted bool, err error) {
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return false, fmt.Errorf("delete mirror pod with uid %s: %w", a.del.UID, err)
 		}
-		m.log.Info("mirror pod deleted", "namespace", a.del.Namespace, "pod", a.del.Name, "uid", a.del.UID)
 	}
 	if a.create != nil {
 		if err := m.cfg.Client.CreateMirror(ctx, a.create); err != nil {
 			return a.del != nil, fmt.Errorf("create mirror pod: %w", err)
 		}
-		m.log.Info("mirror pod created", "namespace", a.create.Namespace, "pod", a.create.Name)
 	}
 	return a.del != nil, nil
 }

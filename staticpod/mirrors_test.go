@@ -28,6 +28,7 @@ type cluster struct {
 	latency time.Duration // of a call
 	lag     time.Duration // until Show tells of a change
 	fails   error         // what calls answer
+	hides   bool          // a pod that is made is not kept
 	mirrors *Mirrors
 
 	mu      sync.Mutex // guards the rest
@@ -115,6 +116,10 @@ func (c *cluster) CreateMirror(ctx context.Context, pod *v1.Pod) error {
 	if c.pods[pod.Name] != nil {
 		c.mu.Unlock()
 		return apierrors.NewAlreadyExists(podResource, pod.Name)
+	}
+	if c.hides {
+		c.mu.Unlock()
+		return nil
 	}
 	c.made++
 	p := pod.DeepCopy()
@@ -408,6 +413,22 @@ func TestAMirrorThatIsRefused(t *testing.T) {
 			t.Errorf("pods %v", c.pods)
 		}
 		if l := c.logged.logs("WARN"); len(l) != 1 || !strings.Contains(l[0], "pod=web") || !strings.Contains(l[0], "already exists") {
+			t.Errorf("logged %v", l)
+		}
+	})
+}
+
+// The same with a client that takes what is there for what it was to make.
+func TestAMirrorThatIsNeverShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.statics = []*v1.Pod{static("web", "w1")}
+		c.hides = true
+		c.run(t)
+		if calls := c.after(time.Hour); len(calls) < 45 || len(calls) > 70 {
+			t.Errorf("%d calls in an hour", len(calls))
+		}
+		if l := c.logged.logs("WARN"); len(l) != 1 || !strings.Contains(l[0], "another pod") {
 			t.Errorf("logged %v", l)
 		}
 	})
