@@ -9,12 +9,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeletkit/kubeletkit/imagegc"
 	"github.com/kubeletkit/kubeletkit/network"
@@ -27,7 +27,7 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime/podruntime"
 	"github.com/kubeletkit/kubeletkit/server"
 	"github.com/kubeletkit/kubeletkit/server/stream"
-	"github.com/kubeletkit/kubeletkit/staticpod"
+	"github.com/kubeletkit/kubeletkit/stats"
 	"github.com/kubeletkit/kubeletkit/status"
 	"github.com/kubeletkit/kubeletkit/syncloop"
 	"github.com/kubeletkit/kubeletkit/syncloop/admit"
@@ -36,38 +36,59 @@ import (
 
 // serve puts the parts together, from the engine upwards, and runs them until ctx ends.
 func serve(ctx context.Context, o *options, log *slog.Logger) error {
+	if err := checkKernel(o.kubelet, host("/")); err != nil {
+		return err
+	}
 	var b build
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	journal := new(observe.Journal)
+	told := []observe.Events{journal}
 	obs := func(component string) observe.To {
 		l := log.With("component", component)
-		return observe.To{Log: l, Events: observe.EventsTo(journal, observe.LogEvents(l)), Steps: journal, Metrics: prom.New(registry)}
+		return observe.To{Log: l, Events: observe.EventsTo(append(slices.Clone(told), observe.LogEvents(l))...), Steps: journal, Metrics: prom.New(registry)}
+	}
+
+	// The cluster, if this node is to be one of it.
+	m := join(&b, o, obs("kubeapi"))
+	if b.err != nil {
+		return b.err
+	}
+	var objects podruntime.Objects // nil interfaces, not nil pointers, say that there is no API server
+	var tokens volume.Tokens
+	var classes func(string) (string, error)
+	var services func(context.Context, string) ([]*v1.Service, error)
+	if m != nil {
+		told = append(told, m.events)
+		objects, tokens, classes, services = m.objects, m.objects, m.objects.Class, m.objects.Services
 	}
 
 	// The engine.
-	conn := one(&b, cri.Dial, o.runtimeEndpoint)
-	engineConfig := cri.Config{Runtime: conn, Timeout: o.requestTimeout, Observe: obs("cri")}
-	if o.imageEndpoint != "" {
-		engineConfig.Image = one(&b, cri.Dial, o.imageEndpoint)
+	conn := one(&b, cri.Dial, o.kubelet.ContainerRuntimeEndpoint)
+	engineConfig := cri.Config{Runtime: conn, Timeout: o.kubelet.RuntimeRequestTimeout.Duration, Observe: obs("cri")}
+	if o.kubelet.ImageServiceEndpoint != "" {
+		engineConfig.Image = one(&b, cri.Dial, o.kubelet.ImageServiceEndpoint)
 	}
 	if b.err != nil {
 		return b.err
 	}
 	defer conn.Close()
 	engine := one(&b, cri.New, engineConfig)
-	images := one(&b, image.New, image.Config{Images: engine, Parallel: o.parallelPulls, Observe: obs("image")})
+	images := one(&b, image.New, image.Config{Images: engine, Parallel: o.parallelPulls(), Observe: obs("image")})
 
 	// Pods.
 	var roster syncloop.Roster
-	hostIPs := hostAddresses(o.nodeIP)
-	hosts := func() []string { return hostIPs }
-	volumes := one(&b, volume.New, volume.Config{Root: o.root, Memory: machineMemory(), Observe: obs("volume")})
+	hosts := func() []string { return o.hostIPs }
+	volumes := one(&b, volume.New, volume.Config{
+		Root: o.flags.RootDir, Memory: machineMemory(), Node: m.nodeObject, Objects: objects, Tokens: tokens, Changed: roster.Wake, Observe: obs("volume"),
+	})
 	pods := one(&b, podruntime.New, podruntime.Config{
 		Engine: engine, Images: images, HostIPs: hosts, Memory: machineMemory(), DNS: func() network.DNS { return dns(o) },
-		Subpaths: volumes, Root: o.root, LogRoot: o.podLogs, LogLinks: o.containerLogs, Changed: roster.Wake, Observe: obs("runtime"),
+		Objects: objects, Classes: classes, Services: services, Node: m.nodeObject, Subpaths: volumes,
+		Root: o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, LogLinks: o.containerLogs, Changed: roster.Wake, Observe: obs("runtime"),
 	})
 	watch := &runtimeWatch{info: engine.Info, log: log.With("component", "runtime"), back: func() {
+		m.kickNode()
 		for _, p := range roster.Pods() {
 			roster.Wake(p.UID)
 		}
@@ -85,20 +106,20 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		},
 	})
 	health := one(&b, probes.New, probes.Config{Exec: engine, HostIPs: hosts, Changed: roster.Wake, Observe: obs("probe")})
-	statuses := one(&b, status.New, status.Config{
-		Sink: &statusLog{log: log.With("component", "status"), phases: map[types.UID]v1.PodPhase{}}, Observe: obs("status"),
-	})
-	files := one(&b, staticpod.NewDir, staticpod.Config{Path: o.manifests, Node: o.nodeName, Rescan: o.rescan, Observe: obs("staticpod")})
+	statuses := one(&b, status.New, status.Config{Sink: m.statusSink(log), Observe: obs("status")})
+	sources := m.sources(&b, o, obs("staticpod"))
 	if b.err != nil {
 		return b.err
 	}
 	loop := one(&b, syncloop.New, syncloop.Config{
-		Sources: map[string]syncloop.PodSource{"file": files}, Runtime: pods, Sink: statuses, Volumes: volumes,
+		Sources: sources, Runtime: pods, Sink: statuses, Volumes: volumes,
 		Probes: health, States: pods.Over(lifecycle), Roster: &roster,
-		Admit:    []syncloop.Admitter{admit.Sysctls{Unsafe: split(o.sysctls)}, admit.Platform{}, admit.Fit{}},
+		Admit:    []syncloop.Admitter{admit.Sysctls{Unsafe: o.kubelet.AllowedUnsafeSysctls}, admit.Fit{Node: m.nodeObject}, admit.Platform{Node: m.nodeObject}},
 		Sweepers: []syncloop.Sweeper{volumes, pods},
-		HostIPs:  hosts, RuntimeName: watch.Name, Resync: o.resync, Observe: obs("syncloop"),
+		HostIPs:  hosts, RuntimeName: watch.Name, Resync: o.kubelet.SyncFrequency.Duration, Observe: obs("syncloop"),
 	})
+	figures := one(&b, stats.New, stats.Config{Node: o.nodeName, RootDir: o.flags.RootDir, Engine: engine, Pods: roster.Active, Observe: obs("stats")})
+	m.report(&b, o, membership{&roster, statuses, engine, figures, []func() error{lifecycle.Healthy}}, obs)
 	if b.err != nil {
 		return b.err
 	}
@@ -106,54 +127,44 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	// What looks at them from outside.
 	guards := []runner{dead, notifier{}}
 	if o.port != 0 {
-		guards = append(guards, one(&b, func(c server.Config) (*web, error) { return front(o, c, log) }, server.Config{
+		guards = append(guards, one(&b, func(c server.Config) (*web, error) { return front(o, m, c, log) }, server.Config{
 			Pods: &roster, Running: pods, Logs: pods, Streams: stream.Proxy{URLs: engine, Pods: pods}, Timeline: journal,
 			Metrics: map[string]http.Handler{"/metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
 			Health:  map[string]func() error{"syncloop": loop.Healthy, "pleg": lifecycle.Healthy, "runtime": watch.Healthy},
-			Observe: obs("server"),
+			Configz: map[string]any{"kubeletconfig": o.kubelet}, Observe: obs("server"),
 		}))
 	}
 	if b.err != nil {
 		return b.err
 	}
-	log.Info("the agent starts", "node", o.nodeName, "runtime", o.runtimeEndpoint, "manifests", o.manifests, "root", o.root)
+	log.Info("the agent starts", "node", o.nodeName, "runtime", o.kubelet.ContainerRuntimeEndpoint, "manifests", o.kubelet.StaticPodPath, "root", o.flags.RootDir, "cluster", m != nil)
 	defer log.Info("the agent has stopped; its pods go on")
 	return layers(ctx,
-		[]runner{watch},
-		[]runner{statuses},
-		[]runner{lifecycle, health},
+		append([]runner{watch}, m.ground(o)...),
+		append([]runner{statuses}, m.reports()...),
+		[]runner{lifecycle, health, volumes},
 		[]runner{loop},
 		guards,
 	)
 }
 
-// front is the server with its certificate, and the token that opens it.
-func front(o *options, c server.Config, log *slog.Logger) (*web, error) {
-	if err := os.MkdirAll(filepath.Join(o.root, "pki"), 0o755); err != nil {
+// front is the server with its certificate, and the token that opens it to the administrator of this machine.
+func front(o *options, m *member, c server.Config, log *slog.Logger) (*web, error) {
+	if err := os.MkdirAll(filepath.Join(o.flags.RootDir, "pki"), 0o755); err != nil {
 		return nil, fmt.Errorf("make --root-dir: %w", err)
 	}
-	token, err := server.WriteToken(filepath.Join(o.root, "admin.token"))
+	token, err := server.WriteToken(filepath.Join(o.flags.RootDir, "admin.token"))
 	if err != nil {
 		return nil, err
 	}
-	access := server.AdminAccess{Token: token}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert}
-	if o.clientCA != "" {
-		pem, err := os.ReadFile(o.clientCA)
-		if err != nil {
-			return nil, fmt.Errorf("read --client-ca-file: %w", err)
-		}
-		access.ClientCAs = x509.NewCertPool()
-		if !access.ClientCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--client-ca-file %s holds no certificate in PEM form", o.clientCA)
-		}
+	if c.Access, err = accessOf(o, m, token, c.Observe); err != nil {
+		return nil, err
 	}
-	c.Access = access
 	cert, err := certificate(o)
 	if err != nil {
 		return nil, err
 	}
-	config.Certificates = []tls.Certificate{cert}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, Certificates: []tls.Certificate{cert}}
 	handler, err := server.New(c)
 	if err != nil {
 		return nil, err
@@ -161,21 +172,42 @@ func front(o *options, c server.Config, log *slog.Logger) (*web, error) {
 	return newWeb(o.address, o.port, handler, config, log.With("component", "server"))
 }
 
+// accessOf is who may use the API: without a cluster whoever has the token, or a certificate of the authority that is named.
+func accessOf(o *options, m *member, token string, obs observe.To) (server.Access, error) {
+	if m != nil {
+		return m.gateOf(o, token, obs)
+	}
+	a := server.AdminAccess{Token: token}
+	file := o.kubelet.Authentication.X509.ClientCAFile
+	if file == "" {
+		return a, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read --client-ca-file: %w", err)
+	}
+	a.ClientCAs = x509.NewCertPool()
+	if !a.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--client-ca-file %s holds no certificate in PEM form", file)
+	}
+	return a, nil
+}
+
 // certificate is the one that is given, else a new one that nobody else has signed. Its public part lies where clients on
 // this machine find it.
 func certificate(o *options) (tls.Certificate, error) {
-	if o.certFile != "" {
-		cert, err := tls.LoadX509KeyPair(o.certFile, o.keyFile)
+	if o.kubelet.TLSCertFile != "" {
+		cert, err := tls.LoadX509KeyPair(o.kubelet.TLSCertFile, o.kubelet.TLSPrivateKeyFile)
 		if err != nil {
 			return cert, fmt.Errorf("read --tls-cert-file and --tls-private-key-file: %w", err)
 		}
-		return cert, server.WriteCertificate(filepath.Join(o.root, "pki", "nodeagent.crt"), cert)
+		return cert, server.WriteCertificate(filepath.Join(o.flags.RootDir, "pki", "nodeagent.crt"), cert)
 	}
-	cert, err := server.SelfSigned(append([]string{o.nodeName, "localhost", o.address, "127.0.0.1", "::1"}, hostAddresses(o.nodeIP)...))
+	cert, err := server.SelfSigned(append([]string{o.nodeName, "localhost", o.address, "127.0.0.1", "::1"}, o.hostIPs...))
 	if err != nil {
 		return cert, err
 	}
-	return cert, server.WriteCertificate(filepath.Join(o.root, "pki", "nodeagent.crt"), cert)
+	return cert, server.WriteCertificate(filepath.Join(o.flags.RootDir, "pki", "nodeagent.crt"), cert)
 }
 
 // build keeps the first error of many constructors, so that the assembly reads from top to bottom.

@@ -54,7 +54,7 @@ func (f finding) String() string {
 // it. It changes nothing. Its error says that something is missing without which the agent does not work.
 func checkCommand(ctx context.Context, args []string, out io.Writer) error {
 	o, err := parse(args, out)
-	if o == nil || (err != nil && o.manifests != "") { // without manifests there is still much to look at
+	if o == nil || (err != nil && o.kubelet.StaticPodPath != "") { // without manifests there is still much to look at
 		return err
 	}
 	failed := 0
@@ -77,7 +77,7 @@ func checkCommand(ctx context.Context, args []string, out io.Writer) error {
 func checks(ctx context.Context, o *options) []finding {
 	h := host("/")
 	found := []finding{checkUser(os.Geteuid())}
-	info, f := checkRuntime(o.runtimeEndpoint, func() (runtime.Info, error) { return askRuntime(ctx, o.runtimeEndpoint) })
+	info, f := checkRuntime(o.kubelet.ContainerRuntimeEndpoint, func() (runtime.Info, error) { return askRuntime(ctx, o.kubelet.ContainerRuntimeEndpoint) })
 	found = append(found, f...)
 	if info != nil {
 		found = append(found, h.checkNetwork(*info), h.checkDriver(*info))
@@ -88,14 +88,14 @@ func checks(ctx context.Context, o *options) []finding {
 		h.checkForwarding(),
 		checkScore(filepath.Join("/proc", strconv.Itoa(os.Getpid()), "oom_score_adj")),
 		checkPort(o.address, o.port, h.portOwner),
-		checkWritable("root directory", o.root, "--root-dir"),
-		checkWritable("pod logs", o.podLogs, "--pod-logs-dir"),
+		checkWritable("root directory", o.flags.RootDir, "--root-dir"),
+		checkWritable("pod logs", o.kubelet.PodLogsDir, "--pod-logs-dir"),
 	)
 	if o.containerLogs != "" {
 		found = append(found, checkWritable("log links", o.containerLogs, "--container-logs-dir"))
 	}
-	found = append(found, checkManifests(o.manifests))
-	return append(found, checkDisks(statfs, o.root, o.podLogs)...)
+	found = append(found, checkManifests(o.kubelet.StaticPodPath))
+	return append(found, checkDisks(statfs, o.flags.RootDir, o.kubelet.PodLogsDir)...)
 }
 
 func checkUser(uid int) finding {

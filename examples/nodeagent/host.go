@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -30,9 +31,14 @@ func machineMemory() int64 {
 
 // hostAddresses are those of --node-ip, else the one of the interface with the default route, else the first one that
 // is not only for this machine.
-func hostAddresses(flag string) []string {
-	if given := split(flag); len(given) > 0 {
-		return given
+func hostAddresses(given []netip.Addr) (out []string) {
+	for _, ip := range given {
+		if !ip.IsUnspecified() {
+			out = append(out, ip.String())
+		}
+	}
+	if len(out) > 0 {
+		return out
 	}
 	if name := defaultInterface(); name != "" {
 		if i, err := net.InterfaceByName(name); err == nil {
@@ -79,8 +85,8 @@ func defaultInterface() string {
 
 // dns is how pods resolve names. The host's file is read each time: it may change under us.
 func dns(o *options) network.DNS {
-	d := network.DNS{Servers: split(o.clusterDNS), Domain: o.clusterDomain}
-	if b, err := os.ReadFile(o.resolvConf); err == nil {
+	d := network.DNS{Servers: o.servers(), Domain: o.kubelet.ClusterDomain}
+	if b, err := os.ReadFile(value(o.kubelet.ResolverConfig)); err == nil {
 		d.Host = network.Parse(b)
 	}
 	return d

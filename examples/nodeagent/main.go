@@ -44,5 +44,9 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, o, logger(errOut, o.verbosity, os.Getenv("JOURNAL_STREAM") != ""))
+	log := logger(errOut, o.verbosity(), os.Getenv("JOURNAL_STREAM") != "")
+	for _, w := range o.warnings {
+		log.Warn("the configuration says something that is not heard", "what", w.String())
+	}
+	return serve(ctx, o, log)
 }

@@ -178,13 +178,13 @@ func TestFlags(t *testing.T) {
 		args []string
 		want string // in the error; empty: none
 	}{
-		{"a directory is needed", nil, "--pod-manifest-path is required"},
+		{"something to run is needed", nil, "give --kubeconfig"},
 		{"enough", []string{"--pod-manifest-path", "/m"}, ""},
 		{"a word that is no command", []string{"--pod-manifest-path", "/m", "podz"}, `unknown command "podz"`},
 		{"a node name with spaces", []string{"--pod-manifest-path", "/m", "--hostname-override", "a b"}, "--hostname-override"},
 		{"no address", []string{"--pod-manifest-path", "/m", "--node-ip", "x"}, "--node-ip"},
-		{"a key without certificate", []string{"--pod-manifest-path", "/m", "--tls-private-key-file", "k"}, "go together"},
-		{"no port", []string{"--pod-manifest-path", "/m", "--port", "70000"}, "--port"},
+		{"a key without certificate", []string{"--pod-manifest-path", "/m", "--tls-private-key-file", "k"}, "given together"},
+		{"no port", []string{"--pod-manifest-path", "/m", "--port", "70000"}, "port: is 70000"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := parse(tt.args, &bytes.Buffer{})

@@ -48,8 +48,7 @@ func CanJoin(ctx context.Context, a Agent, program string) error {
 	return nil
 }
 
-// agentService is the process of an agent. Both get the same node to run: name, address, identity, runtime
-// and directories.
+// agentService is the process of an agent. Both get the same flags and the same file.
 func (c *Cluster) agentService(a Agent) service {
 	s := service{name: string(a), file: c.program, ready: c.agentReady}
 	s.args = []string{
@@ -57,25 +56,13 @@ func (c *Cluster) agentService(a Agent) service {
 		"--root-dir=" + c.path("kubelet"),
 		"--hostname-override=" + nodeName,
 		"--node-ip=" + c.node.String(),
+		"--config=" + c.path("kubelet.json"),
+		"--cert-dir=" + c.path("kubelet", "pki"),
 		"--v=2",
 	}
 	if a == Kubelet {
 		s.file = binary("kubelet")
-		s.args = append(s.args, "--config="+c.path("kubelet.json"), "--cert-dir="+c.path("kubelet", "pki"))
-		return s
 	}
-	s.args = append(s.args,
-		"--container-runtime-endpoint="+c.bed.Endpoint(),
-		"--pod-manifest-path="+c.path("manifests"),
-		"--pod-logs-dir="+c.path("podlogs"),
-		"--address="+c.node.String(),
-		"--client-ca-file="+c.pki("ca.crt"),
-		"--tls-cert-file="+c.pki("node-serving.crt"),
-		"--tls-private-key-file="+c.pki("node-serving.key"),
-		"--cluster-dns="+dnsServiceIP,
-		"--cluster-domain="+clusterDomain,
-		"--resolv-conf=",
-	)
 	return s
 }
 
