@@ -3,13 +3,23 @@ package syncloop
 import (
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/status"
 )
+
+// apiSource is the name of the source whose pods are those of an API server. What such a pod says of its own origin counts
+// for nothing: anybody may write it there.
+const apiSource = "api"
+
+// seenFormat writes when a pod was seen first, in a fixed width.
+const seenFormat = "2006-01-02T15:04:05.000000000Z07:00"
 
 // merge takes over what a source wants.
 func (l *Loop) merge(s set) {
@@ -39,7 +49,7 @@ func (l *Loop) merge(s set) {
 	})
 	for _, p := range pods {
 		if wanted[p.UID] {
-			l.want(s.source, p)
+			l.want(s.source, p, l.marked(s.source, p))
 			wanted[p.UID] = false // a second one of that uid is not looked at
 		}
 	}
@@ -62,20 +72,44 @@ func (l *Loop) lose(w *worker) {
 	l.r.wake(w.uid)
 }
 
-// want notes that a source wants a pod.
-func (l *Loop) want(source string, pod *v1.Pod) {
+// marked is a pod with the marks by which a node knows a pod of an API server, as pods from files bring them. One that the
+// source has not changed is the same object as before. The roster is locked.
+func (l *Loop) marked(source string, pod *v1.Pod) *v1.Pod {
+	if source != apiSource {
+		return pod
+	}
+	seen := ""
+	if w := l.r.pods[pod.UID]; w != nil && w.pod != nil {
+		if w.given == pod {
+			return w.pod
+		}
+		seen = w.pod.Annotations[podspec.SeenAnnotation]
+	}
+	if seen == "" {
+		seen = time.Now().Format(seenFormat)
+	}
+	p := *pod
+	p.Annotations = make(map[string]string, len(pod.Annotations)+2)
+	maps.Copy(p.Annotations, pod.Annotations)
+	p.Annotations[podspec.SourceAnnotation], p.Annotations[podspec.SeenAnnotation] = apiSource, seen
+	return &p
+}
+
+// want notes that a source wants a pod: given as the source gave it, pod as this node knows it.
+func (l *Loop) want(source string, given, pod *v1.Pod) {
 	w := l.r.pods[pod.UID]
 	switch {
 	case w == nil:
-		l.r.enter(pod.UID, pod, source)
+		l.r.enter(pod.UID, pod, source).given = given
 	case w.pod == nil && w.phase == held:
-		w.pod, w.source = pod, source // it is no stranger after all
+		w.pod, w.given, w.source = pod, given, source // it is no stranger after all
 		l.r.wake(w.uid)
 	case w.absent || w.pod == nil:
 		w.again, w.from = pod, source // once this life is over
 	case w.source != source:
 		l.log.Warn("two sources want a pod of the same uid; the first one wins", "uid", pod.UID, "pod", pod.Name, "first", w.source, "second", source)
 	default:
+		w.given = given
 		l.update(w, pod)
 	}
 }
@@ -92,10 +126,15 @@ func (l *Loop) update(w *worker, pod *v1.Pod) {
 		w.end(l.r, runtime.Termination{})
 	case sooner(old, pod):
 		w.move(l.r, shorter)
-	case same(old, pod):
+	case same(old, pod) && (equality.Semantic.DeepEqual(old.Status, pod.Status) || echo(w, old, pod)):
 		return
 	}
 	l.r.wake(w.uid)
+}
+
+// echo says that the only news of a pod is the status that was told of it.
+func echo(w *worker, old, pod *v1.Pod) bool {
+	return w.source == apiSource && w.last.Phase != "" && equality.Semantic.DeepEqual(status.Merge(old.Status, w.last), pod.Status)
 }
 
 // sooner says that the time to end was shortened.
@@ -104,8 +143,8 @@ func sooner(old, pod *v1.Pod) bool {
 	return a != nil && b != nil && *b < *a
 }
 
-// same says that nothing a step or a status depends on has changed.
+// same says that nothing but the status has changed of what a step or a status depends on.
 func same(a, b *v1.Pod) bool {
 	return a == b || equality.Semantic.DeepEqual(a.Spec, b.Spec) && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
-		a.DeletionTimestamp.Equal(b.DeletionTimestamp) && equality.Semantic.DeepEqual(a.Status, b.Status)
+		a.DeletionTimestamp.Equal(b.DeletionTimestamp) && a.Generation == b.Generation
 }

@@ -61,12 +61,14 @@ func (l *Loop) publish(ctx context.Context, w *worker) error {
 	}
 	s := l.compute(w)
 	l.r.mu.Lock()
-	pod := w.pod
+	pod, gone := w.pod, w.absent && w.source == apiSource // then there is no object to write to
 	l.r.mu.Unlock()
-	err := l.cfg.Sink.UpdateStatus(ctx, pod, s)
-	lost := errors.Is(err, runtime.ErrNotFound)
-	if err != nil && !lost {
-		return err
+	lost := false
+	if !gone {
+		err := l.cfg.Sink.UpdateStatus(ctx, pod, s)
+		if lost = errors.Is(err, runtime.ErrNotFound); err != nil && !lost {
+			return err
+		}
 	}
 	if p != finished {
 		return nil

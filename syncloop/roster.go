@@ -153,6 +153,7 @@ type worker struct {
 	number    uint64 // in the order of arrival
 	source    string
 	pod       *v1.Pod // nil: a stranger
+	given     *v1.Pod // pod as its source gave it
 	phase     phase
 	ending    *runtime.Termination
 	rejection *runtime.Rejection

@@ -93,6 +93,7 @@ type node struct {
 	roster *syncloop.Roster
 	pods   map[string]*v1.Pod
 	sets   chan []*v1.Pod
+	api    *server
 	finish func()
 	refuse map[string]*runtime.Rejection
 	early  bool // the source has not said everything
@@ -106,10 +107,12 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	return &node{
+	n := &node{
 		t: t, engine: runtimetest.New(runtime.Image{ID: "img", Tags: []string{"img"}}), pods: map[string]*v1.Pod{}, refuse: map[string]*runtime.Rejection{},
 		acts: map[string][]string{}, status: map[string]string{}, shown: map[string]string{},
 	}
+	n.api = newServer(n)
+	return n
 }
 
 // say notes what was done about a pod.
@@ -149,7 +152,7 @@ func (n *node) start() {
 		n.t.Fatal(err)
 	}
 	loop, err := syncloop.New(syncloop.Config{
-		Sources: map[string]syncloop.PodSource{"file": n}, Runtime: rt, Sink: n, Roster: roster,
+		Sources: map[string]syncloop.PodSource{"file": n, "api": n.api}, Runtime: rt, Sink: n, Roster: roster,
 		Admit: []syncloop.Admitter{n}, RuntimeName: func() string { return "test" },
 	})
 	if err != nil {
@@ -167,10 +170,14 @@ func (n *node) start() {
 	n.send()
 }
 
-func (n *node) stop() { n.finish() }
+func (n *node) stop() {
+	n.finish()
+	n.finish = func() {}
+}
 
 func (n *node) send() {
-	n.sets <- slices.SortedFunc(maps.Values(n.pods), func(a, b *v1.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	all := slices.SortedFunc(maps.Values(n.pods), func(a, b *v1.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	n.sets <- slices.DeleteFunc(all, ofServer)
 }
 
 // Run makes a node a source.
@@ -195,6 +202,12 @@ func (n *node) Admit(_ context.Context, pod *v1.Pod, others []*v1.Pod) error {
 
 // UpdateStatus and Finished make a node a sink.
 func (n *node) UpdateStatus(_ context.Context, pod *v1.Pod, s v1.PodStatus) error {
+	if ofServer(pod) {
+		var err error
+		if s, err = n.api.write(pod, s); err != nil {
+			return err
+		}
+	}
 	line := pod.Name + " is " + string(s.Phase)
 	if s.Reason != "" {
 		line += " " + s.Reason
@@ -211,6 +224,11 @@ func (n *node) UpdateStatus(_ context.Context, pod *v1.Pod, s v1.PodStatus) erro
 		}
 		line += fmt.Sprintf(", %s#%d %s", c.Name, c.RestartCount, state)
 	}
+	for _, c := range s.Conditions {
+		if c.Type == v1.PodReady && len(pod.Spec.ReadinessGates) > 0 {
+			line += ", ready " + string(c.Status)
+		}
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.status[pod.Name] = line
@@ -219,27 +237,50 @@ func (n *node) UpdateStatus(_ context.Context, pod *v1.Pod, s v1.PodStatus) erro
 
 func (n *node) Finished(_ context.Context, pod *v1.Pod) error {
 	n.say(pod.Name, "finished")
+	if ofServer(pod) {
+		n.api.finished(pod)
+	}
 	return nil
 }
 
 // do makes something happen: "add web app=CMD init:setup=CMD policy=Never grace=5", "edit web ...", "remove web",
 // "delete web grace=3", "exit web/app 1", "sandbox web", "advance 10s", "kill web reason", "restart", "reboot",
-// "refuse web Reason [instead of x]", "early on|off", "down METHOD", "up METHOD".
+// "refuse web Reason [instead of x]", "early on|off", "down METHOD", "up METHOD". With source=api a pod is an API server's; of
+// such a one also "write web PHASE [Reason]" as somebody else does, "condition web TYPE STATUS", "object web" to see what the
+// server has, and "server away|back". "halt" and "start" are the halves of "restart"; "slow METHOD 10s" is what it says.
 func (n *node) do(line string) {
 	word := strings.Fields(line)
 	switch word[0] {
 	case "add", "edit":
-		n.pods[word[1]] = n.pod(word[1], word[2:])
-		n.send()
+		p := n.pod(word[1], word[2:])
+		n.pods[word[1]] = p
+		if ofServer(p) {
+			n.api.put(p)
+		} else {
+			n.send()
+		}
 	case "remove":
+		if p := n.pods[word[1]]; ofServer(p) {
+			n.api.drop(p.Name)
+		}
 		delete(n.pods, word[1])
 		n.send()
 	case "delete":
-		p := n.pods[word[1]].DeepCopy()
 		grace, _ := strconv.ParseInt(strings.TrimPrefix(word[2], "grace="), 10, 64)
-		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.Now()), &grace
-		n.pods[word[1]] = p
-		n.send()
+		n.api.change(word[1], func(p *v1.Pod) {
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.Now()), &grace
+		})
+	case "write":
+		n.api.change(word[1], func(p *v1.Pod) {
+			p.Status.Phase, p.Status.Reason = v1.PodPhase(word[2]), strings.Join(word[3:], " ")
+		})
+	case "condition":
+		n.api.change(word[1], func(p *v1.Pod) {
+			p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return string(c.Type) == word[2] })
+			p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodConditionType(word[2]), Status: v1.ConditionStatus(word[3])})
+		})
+	case "server":
+		n.api.reach(word[1] == "back")
 	case "exit":
 		name, container, _ := strings.Cut(word[1], "/")
 		code, _ := strconv.Atoi(word[2])
@@ -265,6 +306,12 @@ func (n *node) do(line string) {
 		n.stop()
 		n.marks = append(n.marks, "-- another agent --")
 		n.start()
+	case "halt":
+		n.stop()
+		n.marks = append(n.marks, "-- no agent --")
+	case "start":
+		n.marks = append(n.marks, "-- another agent --")
+		n.start()
 	case "reboot":
 		n.stop()
 		n.engine.Reboot()
@@ -283,6 +330,14 @@ func (n *node) do(line string) {
 		n.engine.Inject(word[1], runtimetest.Fail(runtime.ErrUnavailable))
 	case "up":
 		n.engine.Inject(word[1], nil)
+	case "slow":
+		d, err := time.ParseDuration(word[2])
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		n.engine.Inject(word[1], runtimetest.Delay(d))
+	case "object":
+		n.marks = append(n.marks, "the server has "+n.api.show(word[1]))
 	default:
 		n.t.Fatalf("unknown step %q", line)
 	}
@@ -308,6 +363,8 @@ func (n *node) pod(name string, words []string) *v1.Pod {
 			p.Spec.ActiveDeadlineSeconds = &d
 		case "source":
 			p.Annotations[podspec.SourceAnnotation] = value
+		case "gate":
+			p.Spec.ReadinessGates = append(p.Spec.ReadinessGates, v1.PodReadinessGate{ConditionType: v1.PodConditionType(value)})
 		default:
 			c := v1.Container{Name: key, Image: "img", Command: []string{"/bin/sh", "-c", strings.ReplaceAll(value, "_", " ")}}
 			if isInit {

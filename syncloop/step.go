@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
@@ -42,6 +43,7 @@ func (l *Loop) turn(ctx context.Context, uid types.UID) {
 func (l *Loop) work(ctx context.Context, w *worker) {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
+	l.late(w) // also while a step, such as a long pull, is under way
 	l.announce(ctx, w)
 	if w.stepping {
 		w.stepAgain = true
@@ -50,6 +52,7 @@ func (l *Loop) work(ctx context.Context, w *worker) {
 	own, stop := context.WithCancel(ctx)
 	w.stepping, w.stop = true, stop
 	w.quiet()
+	l.late(w)
 	news := func() {
 		l.r.mu.Lock()
 		defer l.r.mu.Unlock()
@@ -224,16 +227,29 @@ func (l *Loop) over(w *worker, s v1.PodStatus) bool {
 	}
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
-	seconds := w.pod.Spec.ActiveDeadlineSeconds
-	if seconds == nil || s.StartTime == nil {
+	return l.late(w)
+}
+
+// late ends a pod whose time is over, and otherwise has it looked at when that will be so. The roster is locked.
+func (l *Loop) late(w *worker) bool {
+	if w.phase != syncing || w.pod.Spec.ActiveDeadlineSeconds == nil {
 		return false
 	}
-	left := time.Until(s.StartTime.Add(time.Duration(*seconds) * time.Second))
+	start := w.last.StartTime
+	if start == nil {
+		start = w.pod.Status.StartTime
+	}
+	if start == nil {
+		return false
+	}
+	left := time.Until(start.Add(time.Duration(*w.pod.Spec.ActiveDeadlineSeconds) * time.Second))
 	if left > 0 {
 		l.after(w, left)
 		return false
 	}
-	w.end(l.r, runtime.Termination{Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"})
+	const reason, message = "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
+	l.cfg.Observe.Event(observe.Event{About: l.refOf(w.pod), Reason: reason, Message: message})
+	w.end(l.r, runtime.Termination{Reason: reason, Message: message})
 	return true
 }
 
