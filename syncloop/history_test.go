@@ -119,6 +119,22 @@ func (n *node) truth() ([]runtime.Sandbox, []runtime.Container) {
 // noTwins checks what must hold at every moment.
 func (n *node) noTwins(counts map[string]int) {
 	n.t.Helper()
+	containers := n.noUIDTwins(counts)
+	byName := map[string]types.UID{}
+	for _, c := range containers {
+		if c.State != runtime.Running {
+			continue
+		}
+		if other, ok := byName[c.Pod.Name]; ok && other != c.Pod.UID {
+			n.t.Fatalf("pods %s and %s of one name run together; what was done:\n%s", other, c.Pod.UID, strings.Join(n.take(), "\n"))
+		}
+		byName[c.Pod.Name] = c.Pod.UID
+	}
+}
+
+// noUIDTwins checks what must hold of each pod at every moment.
+func (n *node) noUIDTwins(counts map[string]int) []runtime.Container {
+	n.t.Helper()
 	_, containers := n.truth()
 	running := map[string]int{}
 	for _, c := range containers {
@@ -135,16 +151,7 @@ func (n *node) noTwins(counts map[string]int) {
 			counts[key] = c.Restarts
 		}
 	}
-	byName := map[string]types.UID{}
-	for _, c := range containers {
-		if c.State != runtime.Running {
-			continue
-		}
-		if other, ok := byName[c.Pod.Name]; ok && other != c.Pod.UID {
-			n.t.Fatalf("pods %s and %s of one name run together; what was done:\n%s", other, c.Pod.UID, strings.Join(n.take(), "\n"))
-		}
-		byName[c.Pod.Name] = c.Pod.UID
-	}
+	return containers
 }
 
 // asWanted checks what must hold once the world is quiet.
@@ -184,4 +191,115 @@ func (n *node) newest(p *v1.Pod) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.status[p.Name]
+}
+
+// TestHistoriesOfServerPods plays random histories of pods of an API server: they come, are deleted with one grace and
+// then another, are taken away by force, get successors of the same name, are written over by others, are over by
+// themselves; the server and the runtime are away for a while, agents are killed. No container of a pod that is over starts
+// again, and once the world is quiet the server knows how everything is.
+func TestHistoriesOfServerPods(t *testing.T) {
+	seeds := []uint64{*seed}
+	if *seed == 0 {
+		seeds = seeds[:0]
+		for i := range *histories {
+			seeds = append(seeds, uint64(i+1))
+		}
+	}
+	for _, s := range seeds {
+		t.Run(fmt.Sprint("seed=", s), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { serverHistory(t, rand.New(rand.NewPCG(s, 2))) })
+		})
+	}
+}
+
+func serverHistory(t *testing.T, r *rand.Rand) {
+	t.Helper()
+	n := newNode(t)
+	n.start()
+	defer func() { n.stop() }()
+	uid := 0
+	names := []string{"a", "b", "c", "d"}
+	counts := map[string]int{}
+	for range 80 {
+		name := names[r.IntN(len(names))]
+		switch r.IntN(16) {
+		case 0, 1, 2:
+			uid++
+			n.do(fmt.Sprintf("add %s app=%s source=api uid=%s-%d grace=%d policy=%s", name,
+				[]string{"sleep_9999", "sleep_30;_exit_1", "exit_1", "sleep_20"}[r.IntN(4)], name, uid, r.IntN(8),
+				[]string{"Always", "OnFailure", "Never"}[r.IntN(3)]) + []string{"", "", fmt.Sprint(" deadline=", 1+r.IntN(60))}[r.IntN(3)])
+		case 3, 4:
+			n.do(fmt.Sprint("delete ", name, " grace=", r.IntN(20)))
+		case 5:
+			n.do("remove " + name)
+		case 6:
+			n.api.change(name, func(p *v1.Pod) {
+				if p.Status.Phase == v1.PodPending || p.Status.Phase == v1.PodRunning {
+					p.Status.Phase = []v1.PodPhase{v1.PodFailed, v1.PodPending, v1.PodRunning, v1.PodSucceeded}[r.IntN(4)]
+				}
+			})
+		case 7:
+			n.do("condition " + name + " other True")
+		case 8:
+			n.do("server " + []string{"away", "back"}[r.IntN(2)])
+		case 9, 10:
+			n.engine.Inject("", runtimetest.Times(1+r.IntN(4), fault(r)))
+		case 11:
+			n.do("restart")
+		case 12:
+			if r.IntN(3) == 0 {
+				n.do("reboot")
+			}
+		default:
+			time.Sleep(time.Duration(r.IntN(40_000)) * time.Millisecond)
+		}
+		if r.IntN(2) == 0 {
+			synctest.Wait()
+		}
+		n.noUIDTwins(counts)
+	}
+	n.engine.Inject("", nil)
+	n.do("server back")
+	time.Sleep(20 * time.Minute)
+	synctest.Wait()
+	n.noUIDTwins(counts)
+	n.asServed()
+}
+
+// asServed checks what must hold of a server's pods once the world is quiet.
+func (n *node) asServed() {
+	n.t.Helper()
+	_, containers := n.truth()
+	objects := map[types.UID]*v1.Pod{}
+	for _, p := range n.api.objects {
+		objects[p.UID] = p
+		running := slices.ContainsFunc(containers, func(c runtime.Container) bool { return c.Pod.UID == p.UID && c.State == runtime.Running })
+		over := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+		command := p.Spec.Containers[0].Command[2]
+		switch {
+		case p.DeletionTimestamp != nil:
+			n.t.Errorf("pod %s is still there, %s", p.UID, n.api.show(p.Name))
+		case over && running:
+			n.t.Errorf("pod %s is over, and a container of it runs", p.UID)
+		case !over && p.Spec.RestartPolicy == v1.RestartPolicyNever && command != "sleep 9999":
+			n.t.Errorf("pod %s never restarts and must be over by now: %s", p.UID, n.api.show(p.Name))
+		case !over && command == "sleep 9999" && !running:
+			n.t.Errorf("pod %s does not run: %s", p.UID, n.api.show(p.Name))
+		case !over && p.Spec.ActiveDeadlineSeconds != nil:
+			n.t.Errorf("pod %s is past its deadline: %s", p.UID, n.api.show(p.Name))
+		}
+		for _, c := range p.Status.ContainerStatuses {
+			if told := c.State.Running != nil; told != running && command == "sleep 9999" {
+				n.t.Errorf("container of pod %s: told as running %v, and it is %v", p.UID, told, running)
+			}
+		}
+		if n.over[p.UID] && !over {
+			n.t.Errorf("pod %s was over and is %s", p.UID, p.Status.Phase)
+		}
+	}
+	for _, c := range containers {
+		if objects[c.Pod.UID] == nil {
+			n.t.Errorf("left over: container %s of %s", c.Name, c.Pod.UID)
+		}
+	}
 }

@@ -103,13 +103,14 @@ type node struct {
 	status map[string]string   // by pod, the newest
 	shown  map[string]string   // by pod, as last written down
 	marks  []string
+	over   map[types.UID]bool // pods that this node has told as over
 }
 
 func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{
 		t: t, engine: runtimetest.New(runtime.Image{ID: "img", Tags: []string{"img"}}), pods: map[string]*v1.Pod{}, refuse: map[string]*runtime.Rejection{},
-		acts: map[string][]string{}, status: map[string]string{}, shown: map[string]string{},
+		acts: map[string][]string{}, status: map[string]string{}, shown: map[string]string{}, over: map[types.UID]bool{},
 	}
 	n.api = newServer(n)
 	return n
@@ -207,6 +208,9 @@ func (n *node) UpdateStatus(_ context.Context, pod *v1.Pod, s v1.PodStatus) erro
 		if s, err = n.api.write(pod, s); err != nil {
 			return err
 		}
+		n.mu.Lock()
+		n.over[pod.UID] = n.over[pod.UID] || s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed
+		n.mu.Unlock()
 	}
 	line := pod.Name + " is " + string(s.Phase)
 	if s.Reason != "" {
@@ -402,6 +406,14 @@ func (h heard) RunSandbox(ctx context.Context, c *runtime.SandboxConfig) (string
 
 func (h heard) StartContainer(ctx context.Context, id string) error {
 	h.container(ctx, id, "start %s")
+	if c, err := h.Container(ctx, id); err == nil {
+		h.n.mu.Lock()
+		over := h.n.over[c.Pod.UID]
+		h.n.mu.Unlock()
+		if over {
+			h.n.t.Errorf("a container of %s starts, which was told as over", c.Pod.UID)
+		}
+	}
 	return h.Engine.StartContainer(ctx, id)
 }
 
