@@ -228,7 +228,7 @@ func (r *rig) told() []string {
 }
 
 // run has a manager at work on the volumes at root, empty for new ones, and looks that it ends.
-func (c *cluster) run(t *testing.T, root string, act func(r *rig)) {
+func (c *cluster) run(t *testing.T, root string, act func(r *rig), change ...func(*volume.Config)) {
 	t.Helper()
 	r := &rig{cluster: c, t: t}
 	r.house = newHouse(t, func(cfg *volume.Config) {
@@ -240,6 +240,9 @@ func (c *cluster) run(t *testing.T, root string, act func(r *rig)) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.woken = append(r.woken, uid)
+		}
+		for _, c := range change {
+			c(cfg)
 		}
 	})
 	ctx, stop := context.WithCancel(t.Context())

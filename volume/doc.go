@@ -11,11 +11,25 @@
 //     and the node's memory;
 //   - hostPath, checked against its type, or created. Links in such a path are followed, wherever they lead, and the check is
 //     of what they lead to: who may use hostPath is trusted with the host;
-//   - downwardAPI, and projected with downwardAPI sources only: written anew when the pod has changed, all files at once, so
-//     that a reader sees either the old or the new ones. A subPath into such a volume stays with what it was bound to;
+//   - configMap, secret, downwardAPI, and projected from these and tokens of the pod's service account: written anew when what
+//     they show has changed, all files at once, so that a reader sees either the old or the new ones. A subPath into such a
+//     volume stays with what it was bound to. All but configMap lie in memory;
 //   - image, which the container runtime mounts itself.
 //
-// Any other kind is an error that names the volume and the kind. A volume that no container mounts is left alone.
+// Any other kind is an error that names the volume and the kind, as are projected sources of kind clusterTrustBundle and
+// podCertificate. A volume that no container mounts is left alone.
+//
+// # What comes from an API server
+//
+// [Objects] and [Tokens] are asked in the background, which is why such volumes need [Manager.Run]. Mount waits a quarter of a
+// second for what it does not have, and then answers runtime.ErrInProgress; Config.Changed hears when there is more to say: a
+// value, an error, or an object that came to be. A missing object or key is an error of Mount in the kubelet's form, which its
+// caller tells people, unless the volume says that it is optional.
+//
+// From then on Run does the rest: it follows the objects, unless they are immutable, and writes their files anew. It asks for
+// a token anew at four fifths of its life, after a day at most, and again after a while if that fails. What was shown before
+// stays when it cannot be brought up to date, also when an agent that was started again finds no API server: containers
+// keep their files, Mount succeeds, and one event FailedMount says what is wrong. Unmount ends all this for a pod.
 //
 // # What it promises
 //

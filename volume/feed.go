@@ -50,16 +50,17 @@ type answer struct {
 
 func (a *answer) open() bool { return a.value == nil && a.err == nil }
 
-// take notes an answer. fresh is false when it is the error it was before.
+// take notes an answer. fresh is false when it is what it was before.
 func (a *answer) take(n need, value any, expires time.Time, err error, now time.Time) (fresh bool) {
 	a.asked, a.due = now, time.Time{}
 	switch {
 	case err == nil:
+		fresh = a.value != value || a.err != nil
 		a.value, a.err, a.failures = value, nil, 0
 		if n.kind == kindToken {
 			a.due = now.Add(renewAfter(expires.Sub(now), time.Duration(n.seconds)*time.Second, rand.Float64()))
 		}
-		return true
+		return fresh
 	case errors.Is(err, runtime.ErrInProgress):
 		a.due = now.Add(backoff(a.failures, rand.Float64()))
 		a.failures++

@@ -13,18 +13,22 @@ import (
 // files puts a volume in place that shows something else as files, or brings it up to date. What cannot be brought up to
 // date stays as it is: containers that run read it, and others of the pod may start with it.
 func (m *Manager) files(r request) (runtime.Volume, error) {
+	dir := m.dir(r.pod.UID, kindOf(r.volume), r.volume.Name)
 	files, err := m.payload(r)
 	if err == nil {
-		return m.show(r, files)
+		err = m.show(r, dir, files)
 	}
-	place := runtime.Volume{Path: m.dir(r.pod.UID, kindOf(r.volume), r.volume.Name), ReadOnly: true, Relabel: true}
-	if !m.shown(r, place.Path) {
+	switch {
+	case err == nil:
+		if r.feed != nil {
+			delete(r.feed.complaints, r.volume.Name)
+		}
+	case !m.shown(r, dir):
 		return runtime.Volume{}, err
-	}
-	if !errors.Is(err, runtime.ErrInProgress) {
+	case !errors.Is(err, runtime.ErrInProgress):
 		m.complain(r, err)
 	}
-	return place, nil
+	return runtime.Volume{Path: dir, ReadOnly: true, Relabel: true}, nil
 }
 
 // payload is what a volume shows.
@@ -80,25 +84,21 @@ func setUpFailed(volume string, err error) error {
 }
 
 // show has the files in their directory.
-func (m *Manager) show(r request, files payload) (runtime.Volume, error) {
-	dir := m.dir(r.pod.UID, kindOf(r.volume), r.volume.Name)
+func (m *Manager) show(r request, dir string, files payload) error {
 	err := m.makeEmpty(directory{
 		dir: dir, marker: m.marker(r.pod.UID, "wrapped_"+r.volume.Name), memory: r.inMemory(), group: fsGroup(r.pod),
 		size: least(memoryLimit(r.pod), m.nodeMemory()),
 	})
 	if err != nil {
-		return runtime.Volume{}, err
+		return err
 	}
 	nested, err := nestedMounts(r.pod, r.volume.Name)
 	if err != nil {
-		return runtime.Volume{}, err
+		return err
 	}
 	give := func() { m.own(dir, fsGroup(r.pod), true) }
 	if err := files.write(dir, nested, give, r.held); err != nil {
-		return runtime.Volume{}, fmt.Errorf("write files: %w", err)
+		return fmt.Errorf("write files: %w", err)
 	}
-	if r.feed != nil {
-		delete(r.feed.complaints, r.volume.Name)
-	}
-	return runtime.Volume{Path: dir, ReadOnly: true, Relabel: true}, nil
+	return nil
 }

@@ -81,6 +81,7 @@ func (p payload) write(dir string, nested []string, give func(), hold bool) erro
 	if now == "" || !p.same(root, now) {
 		now = time.Now().UTC().Format(stamp) + rand.Text()
 		if err := p.lay(root, now); err != nil {
+			_ = root.RemoveAll(now) // it may have been too much for the volume
 			return err
 		}
 		give()
@@ -124,20 +125,21 @@ func (p payload) lay(root *os.Root, dir string) error {
 				}
 			}
 		}
-		f := p[name]
-		if err := root.WriteFile(dir+"/"+name, f.data, 0o600); err != nil {
-			return err
-		}
-		if err := root.Chmod(dir+"/"+name, fs.FileMode(f.mode)&fs.ModePerm); err != nil {
-			return err
-		}
-		if f.owner != nil {
-			if err := root.Lchown(dir+"/"+name, int(*f.owner), -1); err != nil {
-				return err
-			}
+		if err := p[name].make(root, dir+"/"+name); err != nil {
+			return fmt.Errorf("file %q: %w", name, bare(err))
 		}
 	}
 	return nil
+}
+
+func (f file) make(root *os.Root, path string) error {
+	if err := root.WriteFile(path, f.data, 0o600); err != nil {
+		return err
+	}
+	if err := root.Chmod(path, fs.FileMode(f.mode)&fs.ModePerm); err != nil || f.owner == nil {
+		return err
+	}
+	return root.Lchown(path, int(*f.owner), -1)
 }
 
 func mkdir(root *os.Root, dir string) error {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -265,6 +266,59 @@ func TestRealFilesStayWhileAContainerIsMadeWithThem(t *testing.T) {
 	h.unmount(t, "u1")
 }
 
+func TestCase_c125_ARestartedContainerSeesTheNewFile(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root: it mounts")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(configMap("app", "app.ini", "1"), secret("key", "k", "1"))
+		c.run(t, "", func(r *rig) {
+			from := v1.VolumeProjection{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "app"}}}
+			pod := podWith("u1", ofConfigMap("conf", "app"), ofSecret("key", "key"), projected("all", from))
+			r.in(t, pod, "conf")
+			files := map[string]string{"conf": "app.ini", "key": "k", "all": "app.ini"}
+			places := map[string]string{}
+			for _, want := range []string{"1", "2"} {
+				for volume, file := range files {
+					place, done, err := r.Subpath(t.Context(), "u1", volume, "main", 0, file)
+					if err != nil {
+						t.Fatal(err)
+					}
+					done()
+					if got := read(t, place); got != want || places[volume] != "" && places[volume] != place {
+						t.Errorf("%s: %q at %s, want %q at the same place", volume, got, place, want)
+					}
+					places[volume] = place
+				}
+				if want == "2" {
+					break
+				}
+				r.put(configMap("app", "app.ini", "2"))
+				r.put(secret("key", "k", "2"))
+				synctest.Wait()
+				for volume, place := range places {
+					if got := read(t, place); got != "1" {
+						t.Errorf("%s: a container that runs sees %q", volume, got)
+					}
+				}
+			}
+			again := newHouse(t, func(c *volume.Config) { c.Root, c.Mounter = r.root, nil })
+			if err := again.Sweep(t.Context(), func(types.UID) bool { return false }); err != nil {
+				t.Error(err)
+			}
+			if left := mountsBelow(t, r.root); len(left) > 0 || exists(r.root+"/pods/u1") {
+				t.Errorf("after a sweep by another agent: %v", left)
+			}
+			r.unmount(t, "u1")
+		}, func(c *volume.Config) { c.Mounter = nil })
+	})
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
 // TestRealKills kills a process that puts volumes in place and takes them away again, at any instant, and looks whether the
 // next one copes with what it finds.
 func TestRealKills(t *testing.T) {
@@ -282,7 +336,11 @@ func TestRealKills(t *testing.T) {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
 
-		h := newHouse(t, func(c *volume.Config) { c.Root, c.Mounter = h.root, nil })
+		cluster := killedCluster()
+		h := newHouse(t, func(c *volume.Config) { c.Root, c.Mounter, c.Objects, c.Tokens = h.root, nil, cluster, cluster })
+		ctx, stop := context.WithCancel(t.Context())
+		over := make(chan error)
+		go func() { over <- h.Run(ctx) }()
 		if seed%2 == 0 { // it is wanted on
 			places, err := h.Mount(t.Context(), pod)
 			if err != nil {
@@ -291,10 +349,16 @@ func TestRealKills(t *testing.T) {
 			if got := read(t, places["info"].Path+"/name"); got != "web" {
 				t.Errorf("seed %d: %q", seed, got)
 			}
+			if got := read(t, places["all"].Path+"/token"); got != "token 1" {
+				t.Errorf("seed %d: %q", seed, got)
+			}
+			if read(t, places["conf"].Path+"/a") != "A" || read(t, places["key"].Path+"/k") != "K" {
+				t.Errorf("seed %d: wrong content", seed)
+			}
 			if place, err := h.subpath(t, "u1", "mem", "a/b"); err != nil {
 				t.Errorf("seed %d: %v at %s", seed, err, place)
 			}
-			if n := len(mountsBelow(t, h.root)); n != 3 {
+			if n := len(mountsBelow(t, h.root)); n != 5 {
 				t.Errorf("seed %d: %d mounts", seed, n)
 			}
 		}
@@ -306,12 +370,19 @@ func TestRealKills(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		h.unmount(t, "u1")
+		stop()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
 	}
 }
 
 func killedPod() *v1.Pod {
-	return podWith("u1", emptyDir("cache"), memory("mem", "1Mi"), downward("info", fieldItem("name", "metadata.name")))
+	return podWith("u1", emptyDir("cache"), memory("mem", "1Mi"), downward("info", fieldItem("name", "metadata.name")),
+		ofConfigMap("conf", "app"), ofSecret("key", "key"), projected("all", token("token", 600)))
 }
+
+func killedCluster() *cluster { return newCluster(configMap("app", "a", "A"), secret("key", "k", "K")) }
 
 // TestKilledChild is the process that TestRealKills kills.
 func TestKilledChild(t *testing.T) {
@@ -319,10 +390,12 @@ func TestKilledChild(t *testing.T) {
 	if root == "" {
 		return // nobody asked for it
 	}
-	m, err := volume.New(volume.Config{Root: root})
+	cluster := killedCluster()
+	m, err := volume.New(volume.Config{Root: root, Objects: cluster, Tokens: cluster})
 	if err != nil {
 		t.Fatal(err)
 	}
+	go func() { _ = m.Run(context.Background()) }()
 	for i := 0; ; i++ {
 		places, err := m.Mount(context.Background(), killedPod())
 		if err != nil {

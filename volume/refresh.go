@@ -9,7 +9,7 @@ import (
 
 // How much is done at a time: pods, and questions of one pod.
 const (
-	podsAtATime = 8
+	podsAtATime = 16
 	asksAtATime = 4
 )
 
@@ -99,8 +99,10 @@ func (m *Manager) refresh(ctx context.Context, f *feed) {
 func (m *Manager) store(f *feed, n need, value any, expires time.Time, err error) {
 	m.mu.Lock()
 	a := f.answers[n]
-	if a.take(n, value, expires, err, time.Now()) {
-		f.changed = true
+	fresh := a.take(n, value, expires, err, time.Now())
+	f.changed = f.changed || fresh
+	if fresh && err != nil && a.value != nil { // without a value it is the volume's error
+		m.log.Warn("the last known is used on, and asked for again", "pod", f.pod.Name, "namespace", f.pod.Namespace, "uid", f.pod.UID, "err", err)
 	}
 	close(f.news)
 	f.news = make(chan struct{})
