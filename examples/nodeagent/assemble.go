@@ -50,6 +50,9 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	}
 
 	// The cluster, if this node is to be one of it.
+	if err := obtain(ctx, o, obs("certificate")); err != nil {
+		return err
+	}
 	m := join(&b, o, obs("kubeapi"))
 	if b.err != nil {
 		return b.err
@@ -160,11 +163,11 @@ func front(o *options, m *member, c server.Config, log *slog.Logger) (*web, erro
 	if c.Access, err = accessOf(o, m, token, c.Observe); err != nil {
 		return nil, err
 	}
-	cert, err := certificate(o)
+	serving, err := servingOf(o, m, c.Observe)
 	if err != nil {
 		return nil, err
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, Certificates: []tls.Certificate{cert}}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, GetCertificate: serving}
 	handler, err := server.New(c)
 	if err != nil {
 		return nil, err
@@ -191,23 +194,6 @@ func accessOf(o *options, m *member, token string, obs observe.To) (server.Acces
 		return nil, fmt.Errorf("--client-ca-file %s holds no certificate in PEM form", file)
 	}
 	return a, nil
-}
-
-// certificate is the one that is given, else a new one that nobody else has signed. Its public part lies where clients on
-// this machine find it.
-func certificate(o *options) (tls.Certificate, error) {
-	if o.kubelet.TLSCertFile != "" {
-		cert, err := tls.LoadX509KeyPair(o.kubelet.TLSCertFile, o.kubelet.TLSPrivateKeyFile)
-		if err != nil {
-			return cert, fmt.Errorf("read --tls-cert-file and --tls-private-key-file: %w", err)
-		}
-		return cert, server.WriteCertificate(filepath.Join(o.flags.RootDir, "pki", "nodeagent.crt"), cert)
-	}
-	cert, err := server.SelfSigned(append([]string{o.nodeName, "localhost", o.address, "127.0.0.1", "::1"}, o.hostIPs...))
-	if err != nil {
-		return cert, err
-	}
-	return cert, server.WriteCertificate(filepath.Join(o.flags.RootDir, "pki", "nodeagent.crt"), cert)
 }
 
 // build keeps the first error of many constructors, so that the assembly reads from top to bottom.

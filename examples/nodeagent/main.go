@@ -3,6 +3,7 @@
 //	nodeagent [flags]          keep the pods of a directory running
 //	nodeagent pods [--watch]   show them
 //	nodeagent check            tell what is missing on this machine, and how to mend it
+//	nodeagent config           show the configuration that flags and files come to
 //
 // Read assemble.go for the parts and how they meet, run.go for the order in which they start and stop.
 package main
@@ -39,6 +40,8 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) error {
 		return podsCommand(ctx, args[1:], out)
 	case "check":
 		return checkCommand(ctx, args[1:], out)
+	case "config":
+		return configCommand(args[1:], out)
 	}
 	o, err := parse(args, errOut)
 	if err != nil {
@@ -47,6 +50,9 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) error {
 	log := logger(errOut, o.verbosity(), os.Getenv("JOURNAL_STREAM") != "")
 	for _, w := range o.warnings {
 		log.Warn("the configuration says something that is not heard", "what", w.String())
+	}
+	for _, field := range unheard(o.kubelet) {
+		log.Warn("a field of the configuration has no effect", "field", field.Path, "why", field.Note)
 	}
 	return serve(ctx, o, log)
 }

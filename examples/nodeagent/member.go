@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubeletkit/kubeletkit/kubeapi"
 	"github.com/kubeletkit/kubeletkit/kubeapi/access"
+	"github.com/kubeletkit/kubeletkit/kubeapi/certificate"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime/cri"
 	"github.com/kubeletkit/kubeletkit/server"
@@ -27,11 +28,13 @@ const kubeVersion = "v1.37.2"
 
 // member is the part of the agent that makes this node one of a cluster. It is nil on a node without a kubeconfig.
 type member struct {
+	renewed *certificate.Manager // nil: the client certificate stays
 	client  *kubeapi.Client
 	objects *kubeapi.Objects
 	events  *kubeapi.Events
 	kick    chan struct{} // something about the node has changed
 
+	serving *certificate.Manager // nil: the API server signs none
 	sink    *kubeapi.Sink
 	mirrors *staticpod.Mirrors
 	node    *nodestatus.Reporter
@@ -43,30 +46,21 @@ func join(b *build, o *options, obs observe.To) *member {
 		return nil
 	}
 	m := &member{kick: make(chan struct{}, 1)}
-	m.client = one(b, newClient, clientConfig{o, obs})
+	var c credentials
+	c, b.err = credentialsOf(o, late(func() certificate.Requester { return m.client }), obs)
+	m.renewed = c.renewed
+	k := o.kubelet
+	m.client = one(b, kubeapi.New, kubeapi.Config{
+		REST: c.rest, Node: o.nodeName, Observe: obs, Heartbeat: min(k.NodeStatusUpdateFrequency.Duration, o.lease()),
+		QPS: float32(value(k.KubeAPIQPS)), Burst: int(k.KubeAPIBurst), EventQPS: float32(value(k.EventRecordQPS)), EventBurst: int(k.EventBurst),
+	})
 	if b.err != nil {
 		return nil
 	}
+	m.newServing(b, o, obs)
 	m.objects, m.events = kubeapi.NewObjects(m.client), kubeapi.NewEvents(m.client)
 	m.sink = &kubeapi.Sink{Client: m.client, Mirror: func(static *v1.Pod) *v1.Pod { return m.mirrors.MirrorOf(static.UID) }}
 	return m
-}
-
-type clientConfig struct {
-	o   *options
-	obs observe.To
-}
-
-func newClient(c clientConfig) (*kubeapi.Client, error) {
-	rest, err := kubeapi.LoadREST(c.o.flags.Kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	k := c.o.kubelet
-	return kubeapi.New(kubeapi.Config{
-		REST: rest, Node: c.o.nodeName, Observe: c.obs, Heartbeat: min(k.NodeStatusUpdateFrequency.Duration, c.o.lease()),
-		QPS: float32(value(k.KubeAPIQPS)), Burst: int(k.KubeAPIBurst), EventQPS: float32(value(k.EventRecordQPS)), EventBurst: int(k.EventBurst),
-	})
 }
 
 // value is what a pointer points to, zero for none.
@@ -148,7 +142,13 @@ func (m *member) ground(o *options) []runner {
 	if m == nil {
 		return nil
 	}
-	return []runner{m.client, m.objects, m.events, &kubeapi.Lease{Client: m.client, Duration: o.lease()}}
+	parts := []runner{m.client, m.objects, m.events, &kubeapi.Lease{Client: m.client, Duration: o.lease()}}
+	for _, c := range []*certificate.Manager{m.renewed, m.serving} {
+		if c != nil {
+			parts = append(parts, c)
+		}
+	}
+	return parts
 }
 
 func (m *member) reports() []runner {
@@ -180,6 +180,11 @@ func (m *member) sources(b *build, o *options, obs observe.To) map[string]synclo
 	if o.kubelet.StaticPodPath != "" {
 		all["file"] = m.mirrored(one(b, staticpod.NewDir, staticpod.Config{
 			Path: o.kubelet.StaticPodPath, Node: o.nodeName, Rescan: o.kubelet.FileCheckFrequency.Duration, Observe: obs,
+		}))
+	}
+	if o.kubelet.StaticPodURL != "" {
+		all["http"] = m.mirrored(one(b, staticpod.NewURL, staticpod.URLConfig{
+			URL: o.kubelet.StaticPodURL, Header: o.kubelet.StaticPodURLHeader, Node: o.nodeName, Every: o.kubelet.HTTPCheckFrequency.Duration, Observe: obs,
 		}))
 	}
 	if m != nil {

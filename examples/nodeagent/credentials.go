@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	certv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubeletkit/kubeletkit/kubeapi"
+	"github.com/kubeletkit/kubeletkit/kubeapi/certificate"
+	"github.com/kubeletkit/kubeletkit/observe"
+)
+
+// credentials are how this node shows itself to the API server.
+type credentials struct {
+	rest      *rest.Config
+	renewed   *certificate.Manager // nil: nothing is renewed
+	reconnect func()               // what the Manager's certificates are shown on
+}
+
+// obtain has a kubeconfig made from the bootstrap one, if there is none that works. It waits as long as that takes.
+func obtain(ctx context.Context, o *options, obs observe.To) error {
+	if o.flags.BootstrapKubeconfig == "" {
+		return nil
+	}
+	if o.flags.Kubeconfig == "" {
+		return errors.New("--bootstrap-kubeconfig needs --kubeconfig, the file that is made from it")
+	}
+	why := worthless(o.flags.Kubeconfig)
+	if why == nil {
+		return nil
+	}
+	obs.Logger().Info("asking the API server for a client certificate", "because", why, "with", o.flags.BootstrapKubeconfig)
+	with, err := kubeapi.LoadREST(o.flags.BootstrapKubeconfig)
+	if err != nil {
+		return fmt.Errorf("--bootstrap-kubeconfig: %w", err)
+	}
+	client, err := kubeapi.New(kubeapi.Config{REST: with, Node: o.nodeName, Observe: obs})
+	if err != nil {
+		return err
+	}
+	m, err := certificate.NewClient(certificate.ClientConfig{Node: o.nodeName, Dir: o.flags.CertDir, Bootstrap: client, Observe: obs})
+	if err != nil {
+		return err
+	}
+	own, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(own) }()
+	if err := m.Wait(own); err == nil {
+		cancel()
+		_ = <-ended // it has done its work
+		return certificate.WriteKubeconfig(o.flags.Kubeconfig, certificate.Cluster{
+			Server: with.Host, CAFile: with.CAFile, CAData: with.CAData, Insecure: with.Insecure, ServerName: with.ServerName,
+		}, o.flags.CertDir)
+	}
+	return errors.Join(context.Cause(ctx), <-ended)
+}
+
+// worthless says why a kubeconfig does not do; nil: it does.
+func worthless(path string) error {
+	c, err := kubeapi.LoadREST(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no %s", path)
+	case err != nil:
+		return err
+	case c.BearerToken != "" || c.BearerTokenFile != "" || c.ExecProvider != nil:
+		return nil
+	}
+	if err := rest.LoadTLSFiles(c); err != nil {
+		return err
+	}
+	return certificate.Good(c.CertData, time.Now())
+}
+
+// credentialsOf are those of the kubeconfig, renewed if the configuration says so.
+func credentialsOf(o *options, requests certificate.Requester, obs observe.To) (c credentials, err error) {
+	if c.rest, err = kubeapi.LoadREST(o.flags.Kubeconfig); err != nil {
+		return c, err
+	}
+	certified := c.rest.CertFile != "" || len(c.rest.CertData) > 0
+	if !certified || !o.kubelet.RotateCertificates && o.flags.BootstrapKubeconfig == "" {
+		return c, nil
+	}
+	cc := certificate.ClientConfig{
+		Node: o.nodeName, Dir: o.flags.CertDir, Requests: requests, CertFile: c.rest.CertFile, KeyFile: c.rest.KeyFile,
+		InitialCert: c.rest.CertData, InitialKey: c.rest.KeyData, Once: !o.kubelet.RotateCertificates, Observe: obs,
+	}
+	c.reconnect = func() {}
+	cc.Changed = func(*tls.Certificate) { c.reconnect() }
+	if o.flags.BootstrapKubeconfig != "" {
+		with, err := kubeapi.LoadREST(o.flags.BootstrapKubeconfig)
+		if err != nil {
+			return c, fmt.Errorf("--bootstrap-kubeconfig: %w", err)
+		}
+		if cc.Bootstrap, err = kubeapi.New(kubeapi.Config{REST: with, Node: o.nodeName, Observe: obs}); err != nil {
+			return c, err
+		}
+	}
+	if c.renewed, err = certificate.NewClient(cc); err != nil {
+		return c, err
+	}
+	c.rest, c.reconnect, err = kubeapi.WithCertificate(c.rest, c.renewed.GetClientCertificate)
+	return c, err
+}
+
+// late asks whoever is there by the time it is asked: the client shows certificates that it asks for itself.
+type late func() certificate.Requester
+
+// CreateRequest makes a request.
+func (l late) CreateRequest(ctx context.Context, r *certv1.CertificateSigningRequest) (*certv1.CertificateSigningRequest, error) {
+	return l().CreateRequest(ctx, r)
+}
+
+// Request returns one.
+func (l late) Request(ctx context.Context, name string) (*certv1.CertificateSigningRequest, error) {
+	return l().Request(ctx, name)
+}
