@@ -54,7 +54,9 @@ func obtain(ctx context.Context, o *options, obs observe.To) error {
 	go func() { ended <- m.Run(own) }()
 	if err := m.Wait(own); err == nil {
 		cancel()
-		_ = <-ended // it has done its work
+		if err := <-ended; err != nil {
+			return err
+		}
 		return certificate.WriteKubeconfig(o.flags.Kubeconfig, certificate.Cluster{
 			Server: with.Host, CAFile: with.CAFile, CAData: with.CAData, Insecure: with.Insecure, ServerName: with.ServerName,
 		}, o.flags.CertDir)
