@@ -184,7 +184,7 @@ func (l *look) state(c *runtime.Container, old *v1.ContainerStatus) v1.Container
 		}
 		return v1.ContainerState{Terminated: lost(reason, lostWhenEnded)}
 	default:
-		return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{}}
+		return l.firstWait() // made and not started yet, which readers would not understand without a reason
 	}
 }
 

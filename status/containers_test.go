@@ -44,7 +44,7 @@ func TestContainers(t *testing.T) {
 			Input{Pod: pod(always, "i-z", "s-a", "log", "app")},
 			"i-z: wait=PodInitializing #0\ns-a: wait=PodInitializing #0\napp: wait=PodInitializing #0\nlog: wait=PodInitializing #0",
 		},
-		{"created waits without a reason", Input{Pod: app, Seen: seen(instance("app", 0, runtime.Created))}, "app: wait= #0"},
+		{"created is still being created", Input{Pod: app, Seen: seen(instance("app", 0, runtime.Created))}, "app: wait=ContainerCreating #0"},
 		{"runs", Input{Pod: app, Seen: seen(running("app", 0))}, "app: run #0 R S"},
 		{"an ephemeral container is neither ready nor started", Input{Pod: pod(always, "app", "e-d"), Seen: seen(running("app", 0), running("e-d", 0))}, "app: run #0 R S\ne-d: run #0"},
 		{"ended", Input{Pod: app, Seen: seen(exited("app", 0, 3))}, "app: exit=3/Error #0"},
