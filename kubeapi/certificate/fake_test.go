@@ -140,7 +140,7 @@ func (s *server) decide(r *certv1.CertificateSigningRequest) {
 	}
 	want, err := parseRequest(r.Spec.Request)
 	if err != nil {
-		panic(err)
+		return
 	}
 	switch s.mode {
 	case "pend":
