@@ -97,7 +97,7 @@ func (a *addresser) find(ctx context.Context, node *v1.Node, local []netip.Addr)
 	}
 	v6 := len(a.NodeIPs) > 0 && a.NodeIPs[0].Is6()
 	has := internal(node)
-	kept := has.IsValid() && has.Is6() == v6 && usable(has, local) == nil
+	kept := has.IsValid() && usable(has, local) == nil
 	if kept && time.Since(a.looked) < lookEvery {
 		return has, nil
 	}

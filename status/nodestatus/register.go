@@ -81,6 +81,9 @@ func Reconcile(initial, existing *v1.Node, fresh bool) *v1.Node {
 	if s.Allocatable == nil {
 		s.Allocatable = initial.Status.Allocatable.DeepCopy()
 	}
+	if s.Allocatable == nil {
+		s.Allocatable = v1.ResourceList{} // counts as none
+	}
 	for name := range s.Capacity {
 		_, ours := initial.Status.Capacity[name]
 		switch {
