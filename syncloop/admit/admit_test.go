@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"strings"
@@ -20,6 +21,8 @@ var (
 	_ syncloop.Admitter = Fit{}
 	_ syncloop.Admitter = Platform{}
 	_ syncloop.Admitter = Sysctls{}
+	_ syncloop.Admitter = Features{}
+	_ syncloop.Admitter = AppArmor{}
 )
 
 // reason is why an error refuses, empty for none.
@@ -117,17 +120,17 @@ func TestFit(t *testing.T) {
 	}{
 		"asking for nothing fits":                   {pod: podOf(), node: nodeOf()},
 		"asking for what is there fits":             {pod: podOf(asks(list{"cpu": "2", "memory": "1Gi"})), node: nodeOf()},
-		"asking for a thousandth more does not":     {pod: podOf(asks(list{"cpu": "2001m"})), node: nodeOf(), want: "OutOfcpu", says: "2001m of cpu; 0 of 2"},
+		"asking for a thousandth more does not":     {pod: podOf(asks(list{"cpu": "2001m"})), node: nodeOf(), want: "OutOfcpu", says: "Node didn't have enough resource: cpu, requested: 2001, used: 0, capacity: 2000"},
 		"others count":                              {pod: podOf(asks(list{"cpu": "1"})), others: []*v1.Pod{podOf(named("o", "o"), asks(list{"cpu": "1500m"}))}, node: nodeOf(), want: "OutOfcpu"},
 		"of processor and memory the first is said": {pod: podOf(asks(list{"memory": "2Gi", "cpu": "3"})), node: nodeOf(), want: "OutOfcpu"},
-		"memory":  {pod: podOf(asks(list{"memory": "2Gi"})), node: nodeOf(), want: "OutOfmemory"},
+		"memory":  {pod: podOf(asks(list{"memory": "2Gi"})), node: nodeOf(), want: "OutOfmemory", says: "Node didn't have enough resource: memory, requested: 2147483648, used: 0, capacity: 1073741824"},
 		"storage": {pod: podOf(asks(list{"ephemeral-storage": "11Gi"})), node: nodeOf(), want: "OutOfephemeral-storage"},
 		"too many pods": {
 			pod:    podOf(),
 			others: []*v1.Pod{podOf(named("a", "a")), podOf(named("b", "b")), podOf(named("c", "c"))},
-			node:   nodeOf(), want: "OutOfpods", says: "3 pods, and 3",
+			node:   nodeOf(), want: "OutOfpods", says: "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3",
 		},
-		"a device too many":                     {pod: podOf(asks(list{"example.com/gpu": "2"})), node: nodeOf(), want: "OutOfexample.com/gpu"},
+		"a device too many":                     {pod: podOf(asks(list{"example.com/gpu": "2"})), node: nodeOf(), want: "OutOfexample.com/gpu", says: "Node didn't have enough resource: example.com/gpu, requested: 2, used: 0, capacity: 1"},
 		"a device this node knows nothing of":   {pod: podOf(asks(list{"example.com/other": "2"})), node: nodeOf()},
 		"huge pages this node has none of":      {pod: podOf(asks(list{"hugepages-2Mi": "64Mi"})), node: nodeOf(), want: "OutOfhugepages-2Mi"},
 		"huge pages this node never heard of":   {pod: podOf(asks(list{"hugepages-1Gi": "1Gi"})), node: nodeOf(), want: "OutOfhugepages-1Gi"},
@@ -143,12 +146,12 @@ func TestFit(t *testing.T) {
 		"a selector that matches":               {pod: podOf(func(p *v1.Pod) { p.Spec.NodeSelector = list{"disk": "ssd"} }), node: nodeOf()},
 		"a selector that does not":              {pod: podOf(func(p *v1.Pod) { p.Spec.NodeSelector = list{"disk": "tape"} }), node: nodeOf(), want: "NodeAffinity"},
 		"an affinity that matches":              {pod: podOf(affinity("hdd", "ssd")), node: nodeOf()},
-		"an affinity that does not":             {pod: podOf(affinity("hdd")), node: nodeOf(), want: "NodeAffinity"},
+		"an affinity that does not":             {pod: podOf(affinity("hdd")), node: nodeOf(), want: "NodeAffinity", says: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"},
 		"an affinity that makes no sense":       {pod: podOf(affinity("no spaces allowed")), node: nodeOf(), want: "NodeAffinity"},
 		"resources are said before affinity":    {pod: podOf(affinity("hdd"), asks(list{"cpu": "3"})), node: nodeOf(), want: "OutOfcpu"},
-		"another node":                          {pod: podOf(func(p *v1.Pod) { p.Spec.NodeName = "n2" }), node: nodeOf(), want: "NodeName", says: "n2"},
+		"another node":                          {pod: podOf(func(p *v1.Pod) { p.Spec.NodeName = "n2" }), node: nodeOf(), want: "NodeName", says: "Predicate NodeName failed: node(s) didn't match the requested node name"},
 		"this node":                             {pod: podOf(func(p *v1.Pod) { p.Spec.NodeName = "n1" }), node: nodeOf()},
-		"a port that is taken":                  {pod: podOf(port(80, v1.ProtocolTCP, "")), others: []*v1.Pod{podOf(named("o", "o"), port(80, v1.ProtocolTCP, ""))}, node: nodeOf(), want: "NodePorts", says: "80/TCP is taken by pod default/o"},
+		"a port that is taken":                  {pod: podOf(port(80, v1.ProtocolTCP, "")), others: []*v1.Pod{podOf(named("o", "o"), port(80, v1.ProtocolTCP, ""))}, node: nodeOf(), want: "NodePorts", says: "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"},
 		"a port that is taken, without a node":  {pod: podOf(port(80, v1.ProtocolTCP, "")), others: []*v1.Pod{podOf(named("o", "o"), port(80, v1.ProtocolTCP, ""))}, want: "NodePorts"},
 		"no protocol is TCP":                    {pod: podOf(port(80, "", "")), others: []*v1.Pod{podOf(named("o", "o"), port(80, v1.ProtocolTCP, ""))}, want: "NodePorts"},
 		"another protocol":                      {pod: podOf(port(80, v1.ProtocolUDP, "")), others: []*v1.Pod{podOf(named("o", "o"), port(80, v1.ProtocolTCP, ""))}},
@@ -159,7 +162,7 @@ func TestFit(t *testing.T) {
 		"a port the pod itself had":             {pod: podOf(port(80, v1.ProtocolTCP, "")), others: []*v1.Pod{podOf(port(80, v1.ProtocolTCP, ""))}},
 		"a sidecar holds its port":              {pod: podOf(port(80, v1.ProtocolTCP, "")), others: []*v1.Pod{podOf(named("o", "o"), init(&always, nil, v1.ContainerPort{HostPort: 80}))}, want: "NodePorts"},
 		"an init container's port is free soon": {pod: podOf(port(80, v1.ProtocolTCP, "")), others: []*v1.Pod{podOf(named("o", "o"), init(nil, nil, v1.ContainerPort{HostPort: 80}))}},
-		"a taint that drives out":               {pod: podOf(), node: nodeOf(tainted(v1.TaintEffectNoExecute)), want: "TaintToleration", says: "down=yes:NoExecute"},
+		"a taint that drives out":               {pod: podOf(), node: nodeOf(tainted(v1.TaintEffectNoExecute)), want: "TaintToleration", says: "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"},
 		"a taint for schedulers":                {pod: podOf(), node: nodeOf(tainted(v1.TaintEffectNoSchedule))},
 		"a taint, and a static pod":             {pod: podOf(from("file")), node: nodeOf(tainted(v1.TaintEffectNoExecute))},
 		"a taint, and a pod of an API server":   {pod: podOf(from("api")), node: nodeOf(tainted(v1.TaintEffectNoExecute)), want: "TaintToleration"},
@@ -191,24 +194,24 @@ func TestPlatform(t *testing.T) {
 		return func(n *v1.Node) { n.Status.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: &yes} }
 	}
 	for name, c := range map[string]struct {
-		pod  *v1.Pod
-		node func() *v1.Node
-		want string
+		pod        *v1.Pod
+		node       func() *v1.Node
+		want, says string
 	}{
 		"no system named":            {pod: podOf()},
 		"linux":                      {pod: podOf(func(p *v1.Pod) { p.Spec.OS = &v1.PodOS{Name: v1.Linux} })},
-		"windows":                    {pod: podOf(func(p *v1.Pod) { p.Spec.OS = &v1.PodOS{Name: v1.Windows} }), want: "PodOSNotSupported"},
+		"windows":                    {pod: podOf(func(p *v1.Pod) { p.Spec.OS = &v1.PodOS{Name: v1.Windows} }), want: "PodOSNotSupported", says: "Failed to admit pod as the OS field doesn't match node OS"},
 		"labelled linux":             {pod: podOf(func(p *v1.Pod) { p.Labels = list{v1.LabelOSStable: "linux"} })},
-		"labelled windows":           {pod: podOf(func(p *v1.Pod) { p.Labels = list{v1.LabelOSStable: "windows"} }), want: "PodOSSelectorNodeLabelDoesNotMatch"},
+		"labelled windows":           {pod: podOf(func(p *v1.Pod) { p.Labels = list{v1.LabelOSStable: "windows"} }), want: "PodOSSelectorNodeLabelDoesNotMatch", says: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"},
 		"strict groups, no node":     {pod: podOf(strict)},
 		"strict groups, node can":    {pod: podOf(strict), node: nodeOf(can(true))},
-		"strict groups, node cannot": {pod: podOf(strict), node: nodeOf(can(false)), want: "SupplementalGroupsPolicyNotSupported"},
+		"strict groups, node cannot": {pod: podOf(strict), node: nodeOf(can(false)), want: "SupplementalGroupsPolicyNotSupported", says: "SupplementalGroupsPolicy=Strict is not supported in this node"},
 		"strict groups, node silent": {pod: podOf(strict), node: nodeOf(), want: "SupplementalGroupsPolicyNotSupported"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _ := reason(t, Platform{OS: "linux", Node: c.node}.Admit(t.Context(), c.pod, nil))
-			if got != c.want {
-				t.Errorf("%q, want %q", got, c.want)
+			got, says := reason(t, Platform{OS: "linux", Node: c.node}.Admit(t.Context(), c.pod, nil))
+			if got != c.want || c.says != "" && says != c.says {
+				t.Errorf("%q %q, want %q %q", got, says, c.want, c.says)
 			}
 		})
 	}
@@ -272,6 +275,17 @@ func TestSysctls(t *testing.T) {
 	if err := s.Admit(t.Context(), podOf(), nil); err != nil {
 		t.Errorf("a pod without sysctls: %v", err)
 	}
+	set := func(name string) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Spec.SecurityContext = &v1.PodSecurityContext{Sysctls: []v1.Sysctl{{Name: name}}} }
+	}
+	for want, pod := range map[string]*v1.Pod{
+		`forbidden sysctl: "kernel.pid_max" not allowlisted`:                                 podOf(set("kernel/pid_max")),
+		`forbidden sysctl: "net.ipv4.ip_local_port_range" not allowed with host Net enabled`: podOf(set("net.ipv4.ip_local_port_range"), host("network")),
+	} {
+		if _, says := reason(t, s.Admit(t.Context(), pod, nil)); says != want {
+			t.Errorf("says %s, want %s", says, want)
+		}
+	}
 	if got, _ := reason(t, Sysctls{Unsafe: []string{"kernel.*"}}.Admit(t.Context(), podOf(func(p *v1.Pod) {
 		p.Spec.SecurityContext = &v1.PodSecurityContext{Sysctls: []v1.Sysctl{{Name: "kernel.pid_max", Value: "1"}}}
 	}), nil)); got != "SysctlForbidden" {
@@ -287,6 +301,111 @@ func TestUnsafeSysctlsAreChecked(t *testing.T) {
 	}) {
 		if err := (Sysctls{Unsafe: []string{pattern}}).Check(); (err == nil) != good {
 			t.Errorf("%q: %v, want good %v", pattern, err, good)
+		}
+	}
+}
+
+func TestFeatures(t *testing.T) {
+	rule := func(action v1.ContainerRestartRuleAction) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{Action: action}} }
+	}
+	both := func(p *v1.Pod) { p.Spec.HostNetwork, p.Spec.HostUsers = true, new(false) }
+	const all = "RestartAllContainersOnContainerExits"
+	for name, c := range map[string]struct {
+		pod      *v1.Pod
+		declared []string
+		says     string
+	}{
+		"a plain pod":                     {pod: podOf()},
+		"a rule that every node has":      {pod: podOf(rule(v1.ContainerRestartRuleActionRestart))},
+		"a rule that this node has":       {pod: podOf(rule(v1.ContainerRestartRuleActionRestartAllContainers)), declared: []string{"Other", all}},
+		"a rule that this node has not":   {pod: podOf(rule(v1.ContainerRestartRuleActionRestartAllContainers)), says: "Pod requires node features that are not available: " + all},
+		"two things that it has not":      {pod: podOf(rule(v1.ContainerRestartRuleActionRestartAllContainers), both), says: "Pod requires node features that are not available: " + all + ", UserNamespacesHostNetworkSupport"},
+		"two things of which it has one ": {pod: podOf(rule(v1.ContainerRestartRuleActionRestartAllContainers), both), declared: []string{all}, says: "Pod requires node features that are not available: UserNamespacesHostNetworkSupport"},
+	} {
+		got, says := reason(t, Features{Declared: c.declared}.Admit(t.Context(), c.pod, nil))
+		if says != c.says || (got == "PodFeatureUnsupported") != (c.says != "") {
+			t.Errorf("%s: %q %q, want %q", name, got, says, c.says)
+		}
+	}
+}
+
+func TestAppArmor(t *testing.T) {
+	pod := func(kind v1.AppArmorProfileType, profile *string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.Spec.SecurityContext = &v1.PodSecurityContext{AppArmorProfile: &v1.AppArmorProfile{Type: kind, LocalhostProfile: profile}}
+		}
+	}
+	container := func(kind v1.AppArmorProfileType) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{AppArmorProfile: &v1.AppArmorProfile{Type: kind}}
+		}
+	}
+	note := func(value string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.Annotations = list{v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + "c": value}
+		}
+	}
+	in := func(phase v1.PodPhase) func(*v1.Pod) { return func(p *v1.Pod) { p.Status.Phase = phase } }
+	const off, empty = "Cannot enforce AppArmor: AppArmor is not enabled on the host", "Cannot enforce AppArmor: invalid empty AppArmor profile name"
+	for name, c := range map[string]struct {
+		pod     *v1.Pod
+		enabled bool
+		says    string
+	}{
+		"none asked for":            {pod: podOf()},
+		"unconfined":                {pod: podOf(pod(v1.AppArmorProfileTypeUnconfined, nil))},
+		"the runtime's own":         {pod: podOf(pod(v1.AppArmorProfileTypeRuntimeDefault, nil)), says: off},
+		"of a container":            {pod: podOf(container(v1.AppArmorProfileTypeRuntimeDefault)), says: off},
+		"by annotation":             {pod: podOf(note("runtime/default")), says: off},
+		"by annotation, unconfined": {pod: podOf(note("unconfined"))},
+		"by annotation, a file":     {pod: podOf(note("localhost/x")), enabled: true},
+		"by annotation, no file":    {pod: podOf(note("localhost/")), enabled: true, says: empty},
+		"enforced":                  {pod: podOf(pod(v1.AppArmorProfileTypeLocalhost, new("x"))), enabled: true},
+		"enforced, no name":         {pod: podOf(pod(v1.AppArmorProfileTypeLocalhost, new(" "))), enabled: true, says: empty},
+		"it ran before":             {pod: podOf(in(v1.PodRunning), pod(v1.AppArmorProfileTypeRuntimeDefault, nil))},
+		"it has not run yet":        {pod: podOf(in(v1.PodPending), pod(v1.AppArmorProfileTypeRuntimeDefault, nil)), says: off},
+	} {
+		got, says := reason(t, AppArmor{Enabled: c.enabled}.Admit(t.Context(), c.pod, nil))
+		if says != c.says || (got == "AppArmor") != (c.says != "") {
+			t.Errorf("%s: %q %q, want %q", name, got, says, c.says)
+		}
+	}
+}
+
+func TestLabelsThatAreNew(t *testing.T) {
+	labelled := nodeOf(func(n *v1.Node) { n.Labels = list{"disk": "tape"} })()
+	tape := func(p *v1.Pod) { p.Spec.NodeSelector = list{"disk": "tape"} }
+	asked := 0
+	fresh := func(n *v1.Node, err error) func(context.Context) (*v1.Node, error) {
+		return func(ctx context.Context) (*v1.Node, error) {
+			if _, ok := ctx.Deadline(); !ok {
+				t.Error("it may take for ever")
+			}
+			asked++
+			return n, err
+		}
+	}
+	for name, c := range map[string]struct {
+		pod   *v1.Pod
+		fresh func(context.Context) (*v1.Node, error)
+		want  string
+		asks  int
+	}{
+		"the node has them now":     {pod: podOf(tape), fresh: fresh(labelled, nil), asks: 1},
+		"it has not":                {pod: podOf(tape), fresh: fresh(nodeOf()(), nil), want: "NodeAffinity", asks: 1},
+		"nobody can say":            {pod: podOf(tape), fresh: fresh(nil, errors.New("away")), want: "NodeAffinity", asks: 1},
+		"something else is against": {pod: podOf(tape, func(p *v1.Pod) { p.Spec.NodeName = "n2" }), fresh: fresh(labelled, nil), want: "NodeAffinity"},
+		"there is no room":          {pod: podOf(tape, asks(list{"cpu": "3"})), fresh: fresh(labelled, nil), want: "OutOfcpu"},
+		"nothing is against":        {pod: podOf(), fresh: fresh(labelled, nil)},
+		"the new node has less room": {pod: podOf(tape, asks(list{"cpu": "1"})), fresh: fresh(nodeOf(func(n *v1.Node) {
+			n.Labels, n.Status.Allocatable = list{"disk": "tape"}, amounts(list{"cpu": "500m", "pods": "9"})
+		})(), nil), want: "OutOfcpu", asks: 1},
+	} {
+		asked = 0
+		got, _ := reason(t, Fit{Node: nodeOf(), Fresh: c.fresh}.Admit(t.Context(), c.pod, nil))
+		if got != c.want || asked != c.asks {
+			t.Errorf("%s: %q after asking %d times, want %q and %d", name, got, asked, c.want, c.asks)
 		}
 	}
 }

@@ -30,5 +30,5 @@ func Example() {
 		}
 	}
 	// Output:
-	// NodePorts: host port 80/TCP is taken by pod default/first
+	// NodePorts: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports
 }

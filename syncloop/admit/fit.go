@@ -3,44 +3,78 @@ package admit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	podresource "k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kubeletkit/kubeletkit/internal/podspec"
+	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
 // Fit refuses pods for which this node has no room or to which it does not belong.
 type Fit struct {
 	Node func() *v1.Node // nil, or giving nil: only host ports are compared
+
+	// Fresh asks for the node as it is now, when nothing but its labels stands against a pod: whoever sent the pod may have
+	// seen labels that are new. It is given a second. nil: what Node says counts.
+	Fresh func(ctx context.Context) (*v1.Node, error)
 }
+
+const freshWithin = time.Second
 
 // Admit refuses with OutOfpods, OutOfcpu, OutOfmemory, OutOfephemeral-storage or OutOf<resource>, NodeAffinity, NodeName,
 // NodePorts or TaintToleration. A pod among the others with the same UID is the pod as it was, and is not counted.
-func (f Fit) Admit(_ context.Context, pod *v1.Pod, others []*v1.Pod) error {
+func (f Fit) Admit(ctx context.Context, pod *v1.Pod, others []*v1.Pod) error {
 	others = slices.DeleteFunc(slices.Clone(others), func(o *v1.Pod) bool { return o.UID == pod.UID && pod.UID != "" })
-	if node := known(f.Node); node != nil {
-		if err := room(pod, others, node.Status.Allocatable); err != nil {
-			return err
-		}
-		if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
-			return refuse("NodeAffinity", "its nodeSelector or node affinity does not match the labels of this node")
-		}
-		if name := pod.Spec.NodeName; name != "" && name != node.Name {
-			return refuse("NodeName", "it is for node %s, and this is %s", name, node.Name)
-		}
-		if err := ports(pod, others); err != nil {
-			return err
-		}
-		return taints(pod, node)
+	node := known(f.Node)
+	if node == nil {
+		return ports(pod, others)
 	}
-	return ports(pod, others)
+	all := against(pod, others, node)
+	if f.Fresh != nil && len(all) == 1 && isRefusal(all[0], "NodeAffinity") {
+		ctx, cancel := context.WithTimeout(ctx, freshWithin)
+		defer cancel()
+		if now, err := f.Fresh(ctx); err == nil && now != nil {
+			all = against(pod, others, now)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all[0]
+}
+
+// against is all that stands against a pod, in the kubelet's order.
+func against(pod *v1.Pod, others []*v1.Pod, node *v1.Node) []error {
+	return slices.DeleteFunc([]error{
+		room(pod, others, node.Status.Allocatable), affinity(pod, node), name(pod, node), ports(pod, others), taints(pod, node),
+	}, func(err error) bool { return err == nil })
+}
+
+func isRefusal(err error, reason string) bool {
+	r, ok := errors.AsType[*runtime.Rejection](err)
+	return ok && r.Reason == reason
+}
+
+func affinity(pod *v1.Pod, node *v1.Node) error {
+	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
+		return fails("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+	}
+	return nil
+}
+
+func name(pod *v1.Pod, node *v1.Node) error {
+	if n := pod.Spec.NodeName; n != "" && n != node.Name {
+		return fails("NodeName", "node(s) didn't match the requested node name")
+	}
+	return nil
 }
 
 // room compares what the pod asks for with what others leave. A node that says nothing of its size passes.
@@ -49,7 +83,7 @@ func room(pod *v1.Pod, others []*v1.Pod, allocatable v1.ResourceList) error {
 		return nil
 	}
 	if most := allocatable.Pods().Value(); int64(len(others)) >= most {
-		return refuse("OutOfpods", "this node runs %d pods, and %d are allowed", len(others), most)
+		return outOf(v1.ResourcePods, 1, int64(len(others)), most)
 	}
 	wanted := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
 	used := v1.ResourceList{}
@@ -61,21 +95,34 @@ func room(pod *v1.Pod, others []*v1.Pod, allocatable v1.ResourceList) error {
 		}
 	}
 	for _, name := range inOrder(wanted) {
-		size, ok := allocatable[name]
-		if !ok && extended(name) {
+		if _, ok := allocatable[name]; !ok && extended(name) {
 			continue // someone else's to hand out
 		}
-		want, have := wanted[name], used[name]
-		total := want.DeepCopy()
-		total.Add(have)
-		if want.Sign() > 0 && total.Cmp(size) > 0 {
-			return refuse("OutOf"+string(name), "it asks for %s of %s; %s of %s on this node are taken", text(want), name, text(have), text(size))
+		want, have, most := amount(name, wanted), amount(name, used), amount(name, allocatable)
+		if want > 0 && want > most-have {
+			return outOf(name, want, have, most)
 		}
 	}
 	return nil
 }
 
-func text(q resource.Quantity) string { return q.String() }
+// amount is a quantity as schedulers count it: of processors in thousandths.
+func amount(name v1.ResourceName, l v1.ResourceList) int64 {
+	q := l[name]
+	if name == v1.ResourceCPU {
+		return q.MilliValue()
+	}
+	return q.Value()
+}
+
+// outOf and fails say what programs that read refusals know from the kubelet.
+func outOf(name v1.ResourceName, requested, used, capacity int64) error {
+	return refuse("OutOf"+string(name), "Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, requested, used, capacity)
+}
+
+func fails(predicate, why string) error {
+	return refuse(predicate, "Predicate %s failed: %s", predicate, why)
+}
 
 // inOrder are the names as the kubelet looks at them: processor, memory, storage, then the others by name.
 func inOrder(l v1.ResourceList) []v1.ResourceName {
@@ -102,7 +149,7 @@ func ports(pod *v1.Pod, others []*v1.Pod) error {
 		for _, taken := range hostPorts(o) {
 			for _, p := range wanted {
 				if p.port == taken.port && p.protocol == taken.protocol && (p.ip == taken.ip || p.ip == everywhere || taken.ip == everywhere) {
-					return refuse("NodePorts", "host port %d/%s is taken by pod %s/%s", p.port, p.protocol, o.Namespace, o.Name)
+					return fails("NodePorts", "node(s) didn't have free ports for the requested pod ports")
 				}
 			}
 		}
@@ -146,7 +193,7 @@ func taints(pod *v1.Pod, node *v1.Node) error {
 	for i := range node.Spec.Taints {
 		t := &node.Spec.Taints[i]
 		if t.Effect == v1.TaintEffectNoExecute && !slices.ContainsFunc(pod.Spec.Tolerations, func(tol v1.Toleration) bool { return tolerates(&tol, t) }) {
-			return refuse("TaintToleration", "it does not tolerate the taint %s of this node", t.ToString())
+			return fails("TaintToleration", "node(s) had taints that the pod didn't tolerate")
 		}
 	}
 	return nil

@@ -21,10 +21,10 @@ type Platform struct {
 func (p Platform) Admit(_ context.Context, pod *v1.Pod, _ []*v1.Pod) error {
 	os := cmp.Or(p.OS, goruntime.GOOS)
 	if want, ok := pod.Labels[v1.LabelOSStable]; ok && want != os {
-		return refuse("PodOSSelectorNodeLabelDoesNotMatch", "its label %s is %q, and this node runs %s", v1.LabelOSStable, want, os)
+		return refuse("PodOSSelectorNodeLabelDoesNotMatch", "Failed to admit pod as the `%s` label doesn't match node label", v1.LabelOSStable)
 	}
 	if pod.Spec.OS != nil && string(pod.Spec.OS.Name) != os {
-		return refuse("PodOSNotSupported", "it is for %s, and this node runs %s", pod.Spec.OS.Name, os)
+		return refuse("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
 	}
 	sc := pod.Spec.SecurityContext
 	if sc == nil || sc.SupplementalGroupsPolicy == nil || *sc.SupplementalGroupsPolicy != v1.SupplementalGroupsPolicyStrict {
@@ -35,7 +35,7 @@ func (p Platform) Admit(_ context.Context, pod *v1.Pod, _ []*v1.Pod) error {
 		return nil
 	}
 	if f := node.Status.Features; f == nil || f.SupplementalGroupsPolicy == nil || !*f.SupplementalGroupsPolicy {
-		return refuse("SupplementalGroupsPolicyNotSupported", "supplementalGroupsPolicy Strict is more than the container runtime of this node can do")
+		return refuse("SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=%s is not supported in this node", v1.SupplementalGroupsPolicyStrict)
 	}
 	return nil
 }

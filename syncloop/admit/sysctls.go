@@ -59,24 +59,18 @@ func (s Sysctls) Admit(_ context.Context, pod *v1.Pod, _ []*v1.Pod) error {
 	if pod.Spec.SecurityContext == nil {
 		return nil
 	}
-	shared := map[sysctl.Namespace]string{}
-	if pod.Spec.HostNetwork {
-		shared[sysctl.NetNamespace] = "network"
-	}
-	if pod.Spec.HostIPC {
-		shared[sysctl.IPCNamespace] = "IPC namespace"
-	}
-	if pod.Spec.HostUsers == nil || *pod.Spec.HostUsers {
-		shared[sysctl.UserNamespace] = "users"
+	shared := map[sysctl.Namespace]bool{
+		sysctl.NetNamespace: pod.Spec.HostNetwork, sysctl.IPCNamespace: pod.Spec.HostIPC,
+		sysctl.UserNamespace: pod.Spec.HostUsers == nil || *pod.Spec.HostUsers,
 	}
 	for _, one := range pod.Spec.SecurityContext.Sysctls {
 		name := sysctl.NormalizeName(one.Name)
 		ns, allowed := s.allows(name)
 		if !allowed {
-			return refuse("SysctlForbidden", "sysctl %s is neither safe nor one of those allowed on this node", name)
+			return refuse("SysctlForbidden", "forbidden sysctl: %q not allowlisted", name)
 		}
-		if with := shared[ns]; with != "" {
-			return refuse("SysctlForbidden", "sysctl %s would change the host, as the pod shares its %s", name, with)
+		if shared[ns] {
+			return refuse("SysctlForbidden", "forbidden sysctl: %q not allowed with host %s enabled", name, ns)
 		}
 	}
 	return nil
