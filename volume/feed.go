@@ -23,8 +23,7 @@ const (
 
 // feed is what the volumes of one pod are made of that comes from the API server. The Manager's mutex guards it.
 type feed struct {
-	pod        *v1.Pod           // as it was mounted last; only whose turn it is changes it
-	complaints map[string]string // by volume, what people were told; belongs to whose turn it is
+	pod *v1.Pod // as it was mounted last; only whose turn it is changes it
 
 	answers map[need]*answer
 	news    chan struct{} // closed at the next answer
@@ -103,7 +102,7 @@ func (m *Manager) supply(ctx context.Context, p *pod, pod *v1.Pod, used map[stri
 		return nil
 	}
 	if p.feed == nil {
-		p.feed = &feed{complaints: map[string]string{}, answers: map[need]*answer{}, news: make(chan struct{})}
+		p.feed = &feed{answers: map[need]*answer{}, news: make(chan struct{})}
 	}
 	f := p.feed
 	m.mu.Lock()

@@ -20,9 +20,7 @@ func (m *Manager) files(r request) (runtime.Volume, error) {
 	}
 	switch {
 	case err == nil:
-		if r.feed != nil {
-			delete(r.feed.complaints, r.volume.Name)
-		}
+		delete(r.told, r.volume.Name)
 	case !m.shown(r, dir):
 		return runtime.Volume{}, err
 	case !errors.Is(err, runtime.ErrInProgress):
@@ -64,12 +62,10 @@ func (m *Manager) shown(r request, dir string) bool {
 
 // complain tells of a volume that cannot be brought up to date, unless that was told before.
 func (m *Manager) complain(r request, err error) {
-	if f := r.feed; f != nil {
-		if f.complaints[r.volume.Name] == err.Error() {
-			return
-		}
-		f.complaints[r.volume.Name] = err.Error()
+	if r.told[r.volume.Name] == err.Error() {
+		return
 	}
+	r.told[r.volume.Name] = err.Error()
 	pod := r.pod
 	m.log.Warn("a volume cannot be brought up to date and stays as it is", "pod", pod.Name, "namespace", pod.Namespace, "uid", pod.UID, "volume", r.volume.Name, "err", err)
 	m.cfg.Observe.Event(observe.Event{

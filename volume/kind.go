@@ -16,8 +16,8 @@ type request struct {
 	volume *v1.Volume
 	held   bool // a container is being made with a part of it: old content stays a while
 
-	feed    *feed // of the pod, nil if nothing comes from the API server
-	answers map[need]answer
+	answers map[need]answer   // of the API server
+	told    map[string]string // by volume, what people were told that cannot be brought up to date
 }
 
 // mount puts one volume in place.

@@ -154,7 +154,7 @@ func (m *Manager) rewrite(p *pod, answers map[need]answer) {
 		if _, mounted := p.volumes[v.Name]; !mounted || len(needsOf(v)) == 0 {
 			continue
 		}
-		r := request{pod: pod, volume: v, held: m.hold(p, v.Name, 0) > 0, feed: p.feed, answers: answers}
+		r := m.request(p, pod, v, answers)
 		if _, err := m.mount(r); err != nil {
 			m.complain(r, err)
 		}

@@ -53,7 +53,8 @@ type Manager struct {
 type pod struct {
 	busy    chan struct{} // full while a call is at work; guards the rest
 	volumes map[string]runtime.Volume
-	feed    *feed // nil: nothing comes from the API server
+	feed    *feed             // nil: nothing comes from the API server
+	told    map[string]string // by volume, what people were told that cannot be brought up to date
 
 	users int            // calls that are at work or wait; the Manager's mutex guards it and held
 	held  map[string]int // by volume, subPaths that a container is being made with
@@ -89,7 +90,7 @@ func (m *Manager) lock(ctx context.Context, uid types.UID) (p *pod, unlock func(
 	m.mu.Lock()
 	p = m.pods[uid]
 	if p == nil {
-		p = &pod{busy: make(chan struct{}, 1), held: map[string]int{}}
+		p = &pod{busy: make(chan struct{}, 1), told: map[string]string{}, held: map[string]int{}}
 		m.pods[uid] = p
 	}
 	p.users++
@@ -141,7 +142,7 @@ func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) (map[string]runtime.Vo
 			return nil, context.Cause(ctx)
 		}
 		begun := time.Now()
-		place, err := m.mount(request{pod: pod, volume: v, held: m.hold(p, v.Name, 0) > 0, feed: p.feed, answers: answers})
+		place, err := m.mount(m.request(p, pod, v, answers))
 		if errors.Is(err, runtime.ErrInProgress) {
 			pending = append(pending, fmt.Errorf("volume %q: %w", v.Name, err))
 			continue
@@ -159,6 +160,10 @@ func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) (map[string]runtime.Vo
 	}
 	p.volumes = out
 	return out, nil
+}
+
+func (m *Manager) request(p *pod, pod *v1.Pod, v *v1.Volume, answers map[need]answer) request {
+	return request{pod: pod, volume: v, held: m.hold(p, v.Name, 0) > 0, answers: answers, told: p.told}
 }
 
 // usedBy are the names of volumes some container mounts.
