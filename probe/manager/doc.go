@@ -9,9 +9,9 @@
 // Probes belong to a container instance, that is to a container ID: a container that was restarted begins anew.
 // Regular containers and sidecars (init containers with restartPolicy Always) are probed, while they run.
 //
-//   - Until checks decide, liveness is Passing, readiness Failing, startup Undecided. For a container that was running
-//     ten seconds before the manager was made, readiness and startup are what the pod's status says of the same
-//     container ID, so that a restarted agent takes no healthy pod out of service and repeats no startup probe.
+//   - Until checks decide, liveness is Passing, readiness Failing, startup Undecided. For a container ID of which the
+//     pod's status speaks already, readiness and startup are what stands there, so that a restarted agent takes no
+//     healthy pod out of service and repeats no startup probe.
 //   - Liveness and readiness wait until the startup probe has passed. A startup probe that has decided, and a liveness
 //     probe that has failed, rest until there is a new container ID.
 //   - The first check comes as soon as the initial delay allows, the next ones a period apart. Only containers that

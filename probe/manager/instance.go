@@ -13,10 +13,7 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
-const (
-	restartTolerance = 10 * time.Second // a container this much older than the manager ran under another one before
-	longestSpread    = 10 * time.Second
-)
+const longestSpread = 10 * time.Second
 
 // watch is one pod with probes.
 type watch struct {
@@ -91,10 +88,7 @@ func (m *Manager) look(w *watch, spec *v1.Container, path string, c *runtime.Con
 // meet makes an instance with the results it has before any check.
 func (m *Manager) meet(w *watch, spec *v1.Container, path string, c *runtime.Container) *instance {
 	i := &instance{of: w, spec: spec, path: path, id: c.ID, started: c.Started, running: true}
-	before := &v1.ContainerStatus{}
-	if !c.Started.IsZero() && c.Started.Before(m.start.Add(-restartTolerance)) {
-		before = statusOf(w.pod, c.ID)
-	}
+	before := statusOf(w.pod, c.ID) // an ID met first that stands there was probed by another manager
 	for _, k := range [...]kind{startup, liveness, readiness} {
 		s := k.spec(spec)
 		if s == nil || m.undecidable(s, spec) {
