@@ -1,0 +1,272 @@
+package stats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+var update = flag.Bool("update", false, "write testdata/*.json anew")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// engine is a runtime.Stats.
+type engine struct {
+	usage []runtime.Usage
+	fs    []runtime.FSUsage
+	err   error
+	asked atomic.Int32
+	wait  time.Duration
+}
+
+func (e *engine) ContainerStats(context.Context, runtime.Filter) ([]runtime.Usage, error) {
+	return e.usage, e.err
+}
+
+func (e *engine) ImageFS(ctx context.Context) ([]runtime.FSUsage, error) {
+	e.asked.Add(1)
+	select {
+	case <-time.After(e.wait):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return e.fs, e.err
+}
+
+func disk(path string) (DiskUsage, error) {
+	switch path {
+	case "/var/lib/kubelet":
+		return DiskUsage{Capacity: 1000, Free: 400, Available: 350, Inodes: 100, InodesFree: 60}, nil
+	case "/var/lib/containerd":
+		return DiskUsage{Capacity: 2000, Free: 1500, Available: 1400}, nil // btrfs counts no inodes
+	}
+	return DiskUsage{}, errors.New("no such mount")
+}
+
+func running(name, id string, at time.Time) v1.ContainerStatus {
+	return v1.ContainerStatus{
+		Name: name, ContainerID: "containerd://" + id,
+		State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(at)}},
+	}
+}
+
+func pod(name string, status v1.PodStatus) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)}, Status: status}
+}
+
+// collector of a host with one pod that runs, one that has ended and one that nothing is known of.
+func collector(t *testing.T, files string, e *engine) *Collector {
+	t.Helper()
+	start := time.Now()
+	ended := running("job", "c4", start)
+	ended.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}
+	began := metav1.NewTime(start)
+	pods := []*v1.Pod{
+		pod("web", v1.PodStatus{
+			StartTime:             &began,
+			InitContainerStatuses: []v1.ContainerStatus{running("proxy", "c2", start)},
+			ContainerStatuses:     []v1.ContainerStatus{running("app", "c1", start)},
+		}),
+		pod("job", v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{ended}}),
+		pod("new", v1.PodStatus{}),
+	}
+	used := uint64(7)
+	c, err := New(Config{
+		Node: "n1", Root: os.DirFS("testdata/" + files), Disk: disk, Engine: e, Pods: func() []*v1.Pod { return pods },
+		Volumes: func(uid string) []stats.VolumeStats {
+			return []stats.VolumeStats{{Name: "data-of-" + uid, FsStats: stats.FsStats{UsedBytes: &used}}}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func usage(now time.Time) []runtime.Usage {
+	return []runtime.Usage{
+		{Container: "c1", Sandbox: "s1", At: now, CPUNanos: 5e9, WorkingSet: 100, RootFS: 10},
+		{Container: "c2", Sandbox: "s1", At: now, CPUNanos: 1e9, WorkingSet: 20, RootFS: 1},
+		{Container: "c4", Sandbox: "s2", At: now, CPUNanos: 9e9, WorkingSet: 900, RootFS: 9}, // its pod says it has ended
+		{Container: "stranger", At: now},
+	}
+}
+
+func TestSummary(t *testing.T) {
+	for _, files := range []string{"v1", "v2"} {
+		t.Run(files, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := &engine{usage: usage(time.Now()), fs: []runtime.FSUsage{{Mountpoint: "/var/lib/containerd", Used: 300}}}
+				s, err := collector(t, files, e).Summary(t.Context(), false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := json.MarshalIndent(s, "", "  ")
+				if err != nil {
+					t.Fatal(err)
+				}
+				golden := "testdata/summary-" + files + ".json"
+				if *update {
+					if err := os.WriteFile(golden, append(got, '\n'), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want, err := os.ReadFile(golden)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(strings.TrimSpace(string(want)), string(got)); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+func TestRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &engine{}
+		c := collector(t, "v1", e)
+		rate := func(fresh bool, after time.Duration, nanos int64) *uint64 {
+			t.Helper()
+			time.Sleep(after)
+			e.usage = []runtime.Usage{{Container: "c1", At: time.Now(), CPUNanos: nanos}}
+			s, err := c.Summary(t.Context(), fresh)
+			if err != nil || len(s.Pods) != 1 {
+				t.Fatal(s, err)
+			}
+			if p, r := s.Pods[0].CPU.UsageNanoCores, s.Pods[0].Containers[0].CPU.UsageNanoCores; (p == nil) != (r == nil) || p != nil && *p != *r {
+				t.Errorf("pod %v, its container %v", p, r)
+			}
+			return s.Pods[0].CPU.UsageNanoCores
+		}
+		is := func(rule string, got *uint64, want int64) {
+			t.Helper()
+			if got == nil && want >= 0 || got != nil && int64(*got) != want {
+				t.Errorf("%s: %v, want %d", rule, got, want)
+			}
+		}
+		is("one reading is none", rate(true, 0, 1e9), -1)
+		is("two make one", rate(true, time.Second, 2e9), 1e9)
+		is("who only asks moves nothing", rate(false, time.Second, 9e9), 1e9)
+		is("nor does the time", rate(false, 8*time.Second, 9e9), 1e9)
+		is("an old reading is replaced", rate(false, time.Second, 7e9), 5e8)
+		is("no time has passed", rate(true, 0, 8e9), 5e8)
+		is("a new container of the same ID starts anew", rate(true, time.Second, 1e9), -1)
+		is("and has a rate again", rate(true, 2*time.Second, 2e9), 5e8)
+		e.usage = nil
+		time.Sleep(11 * time.Minute)
+		if _, err := c.Summary(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(c.rates.last); n != 1 {
+			t.Errorf("%d readings are kept, want the node's", n)
+		}
+	})
+}
+
+func TestManyWhoAskShareALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &engine{wait: time.Second}
+		c := collector(t, "v2", e)
+		impatient, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer stop()
+		if _, err := c.Summary(impatient, false); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		for range 20 {
+			go func() {
+				if _, err := c.Summary(t.Context(), false); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		time.Sleep(2 * time.Second)
+		if n := e.asked.Load(); n != 1 {
+			t.Errorf("%d looks", n)
+		}
+	})
+}
+
+func TestSummaryOfLittle(t *testing.T) {
+	t.Run("no engine", func(t *testing.T) {
+		c, err := New(Config{Root: os.DirFS("testdata/v1"), Disk: disk})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := c.Summary(t.Context(), false)
+		if err != nil || s.Pods == nil || s.Node.Runtime != nil {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if _, _, err := c.ImageDisk(t.Context()); err == nil {
+			t.Error("images of no engine have a disk")
+		}
+	})
+	t.Run("an engine that fails", func(t *testing.T) {
+		bad := errors.New("away")
+		if _, err := collector(t, "v1", &engine{err: bad}).Summary(t.Context(), false); !errors.Is(err, bad) {
+			t.Error(err)
+		}
+	})
+	t.Run("an engine whose images lie where nobody sees", func(t *testing.T) {
+		s, err := collector(t, "v1", &engine{fs: []runtime.FSUsage{{Mountpoint: "/elsewhere", Used: 5}}}).Summary(t.Context(), false)
+		if err != nil || *s.Node.Runtime.ImageFs.UsedBytes != 5 || s.Node.Runtime.ImageFs.CapacityBytes != nil {
+			t.Errorf("%+v, %v", s, err)
+		}
+	})
+	t.Run("a kernel without the memory controller", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS("testdata/v1")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(dir + "/sys/fs/cgroup/memory"); err != nil {
+			t.Fatal(err)
+		}
+		c, err := New(Config{Root: os.DirFS(dir), Disk: disk})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := c.Summary(t.Context(), false)
+		if err != nil || *s.Node.Memory.WorkingSetBytes != 2000000<<10 || *s.Node.Memory.AvailableBytes != 6000000<<10 {
+			t.Errorf("%+v, %v", s, err)
+		}
+	})
+}
+
+func TestImageDisk(t *testing.T) {
+	c := collector(t, "v1", &engine{fs: []runtime.FSUsage{{Mountpoint: "/var/lib/containerd"}}})
+	if capacity, available, err := c.ImageDisk(t.Context()); capacity != 2000 || available != 1400 || err != nil {
+		t.Error(capacity, available, err)
+	}
+	if _, _, err := collector(t, "v1", &engine{}).ImageDisk(t.Context()); err == nil {
+		t.Error("an engine that does not say where images lie: no error")
+	}
+}
+
+func BenchmarkMachine(b *testing.B) {
+	c, err := New(Config{Root: os.DirFS("testdata/v2")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := c.Machine(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
