@@ -140,8 +140,9 @@ func wanted(t reflect.Type) string {
 		return wanted(t.Elem())
 	case reflect.Struct:
 		return "an object with fields of its own: " + strings.Join(slices.Sorted(maps.Keys(members(t))), ", ")
+	default:
+		return "a " + t.String()
 	}
-	return "a " + t.String()
 }
 
 func join(path, name string) string {

@@ -121,12 +121,12 @@ func toJSON(data []byte) ([]byte, []Warning, error) {
 func severalDocuments(data []byte) bool {
 	content := false
 	for line := range bytes.Lines(data) {
-		switch line = bytes.TrimSpace(line); {
-		case bytes.Equal(line, []byte("---")):
+		switch rest, marker := bytes.CutPrefix(line, []byte("---")); {
+		case marker && len(bytes.TrimSpace(rest)) == 0:
 			if content {
 				return true
 			}
-		case len(line) > 0 && line[0] != '#':
+		case len(bytes.TrimSpace(line)) > 0 && line[0] != '#':
 			content = true
 		}
 	}

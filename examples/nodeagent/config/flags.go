@@ -74,6 +74,9 @@ func (o *Overrides) Parse(args []string) (rest []string, err error) {
 			continue
 		}
 		name, value, hasValue := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
+		if rest, ok := strings.CutPrefix(arg, "-v"); ok && rest != "" && strings.Trim(rest, "0123456789") == "" {
+			name, value, hasValue = "v", rest, true // -v4, as logs of Kubernetes have it
+		}
 		f, err := o.lookup(name)
 		if err != nil {
 			return nil, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -88,16 +89,37 @@ func loadFile(path string) (*v1beta1.KubeletConfiguration, []Warning, error) {
 	return c, warnings, nil
 }
 
+// paths are the fields that name files of the host.
+func paths() []string {
+	return []string{
+		"staticPodPath", "authentication.x509.clientCAFile", "tlsCertFile", "tlsPrivateKeyFile", "resolvConf", "volumePluginDir", "podLogsDir",
+	}
+}
+
 // absolute makes paths count from the folder of the file that names them.
 func absolute(c *v1beta1.KubeletConfiguration, dir string) {
-	for _, p := range []*string{
-		&c.StaticPodPath, &c.Authentication.X509.ClientCAFile, &c.TLSCertFile, &c.TLSPrivateKeyFile,
-		c.ResolverConfig, &c.VolumePluginDir, &c.PodLogsDir,
-	} {
-		if *p != "" && !filepath.IsAbs(*p) {
-			*p = filepath.Join(dir, *p)
+	for _, path := range paths() {
+		v := reflect.Indirect(field(c, path))
+		if p := v.String(); p != "" && !filepath.IsAbs(p) {
+			v.SetString(filepath.Join(dir, p))
 		}
 	}
+}
+
+// relative warns of paths in a drop-in that are not absolute: the kubelet makes them count from the folder it was started in, so
+// they stay as they are.
+func relative(file string, doc object) (out []Warning) {
+	for _, path := range paths() {
+		var v any = doc
+		for name := range strings.SplitSeq(path, ".") {
+			below, _ := v.(object)
+			v = below[name]
+		}
+		if p, ok := v.(string); ok && p != "" && !filepath.IsAbs(p) {
+			out = append(out, Warning{File: file, Field: path, Message: "is relative, and in a drop-in counts from the folder the agent is started in; write it from /"})
+		}
+	}
+	return out
 }
 
 // mergeDir lays the drop-ins over a configuration that has its defaults already: what one of them takes away is as
@@ -117,6 +139,7 @@ func mergeDir(c *v1beta1.KubeletConfiguration, dir string) (*v1beta1.KubeletConf
 		if err != nil {
 			return nil, warnings, fmt.Errorf("read a drop-in: %w", err)
 		}
+		warnings = append(warnings, relative(path, doc)...)
 		base = merge(base, doc)
 	}
 	if c, err = typed(base); err != nil {
@@ -197,7 +220,7 @@ func strict(warnings []Warning) error {
 
 // inFile says for each of joined errors which file it is about.
 func inFile(path string, err error) error {
-	many, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the joined error itself, not one inside
+	many, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return fmt.Errorf("%s: %w", path, err)
 	}

@@ -8,7 +8,7 @@ import (
 
 // nearest finds the name that was probably meant; empty: none comes near.
 func nearest(name string, among iter.Seq[string]) string {
-	best, least := "", 1+min(3, len(name)/3)
+	best, least := "", 1+min(3, 1+len(name)/4)
 	for _, other := range slices.Sorted(among) {
 		if d := distance(strings.ToLower(name), strings.ToLower(other)); d < least {
 			best, least = other, d

@@ -28,10 +28,11 @@ func TLS(c *v1beta1.KubeletConfiguration) (*tls.Config, error) {
 		config.CipherSuites = append(config.CipherSuites, id)
 	}
 	for i, id := range c.TLSCurvePreferences {
-		if !slices.Contains(curves(), tls.CurveID(id)) { //nolint:gosec // a number outside is in no list
-			return nil, fmt.Errorf("tlsCurvePreferences[%d]: is %d; it must be one of %v, numbers of Go's crypto/tls", i, id, curves())
+		curve := tls.CurveID(id) //nolint:gosec // compared below
+		if int32(curve) != id || !slices.Contains(curves(), curve) || slices.Contains(config.CurvePreferences, curve) {
+			return nil, fmt.Errorf("tlsCurvePreferences[%d]: is %d; it must be a curve of Go's crypto/tls, each given once, such as 29 for X25519", i, id)
 		}
-		config.CurvePreferences = append(config.CurvePreferences, tls.CurveID(id))
+		config.CurvePreferences = append(config.CurvePreferences, curve)
 	}
 	return config, nil
 }

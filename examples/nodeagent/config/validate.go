@@ -149,7 +149,7 @@ func (p *problems) pods(c *v1beta1.KubeletConfiguration) {
 		}
 	}
 	p.logsDir(c.PodLogsDir)
-	if size, err := resource.ParseQuantity(c.ContainerLogMaxSize); err != nil || size.Sign() <= 0 {
+	if _, err := resource.ParseQuantity(c.ContainerLogMaxSize); err != nil {
 		p.add("containerLogMaxSize", c.ContainerLogMaxSize, "be a size such as 10Mi")
 	}
 	number(p, "containerLogMaxFiles", c.ContainerLogMaxFiles, 2, math.MaxInt32)
