@@ -1,6 +1,7 @@
 package podruntime
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,7 +97,8 @@ type making struct {
 	sandbox runtime.Sandbox
 	config  *runtime.SandboxConfig
 	in      runtime.SyncInput
-	undo    []func() // when it is made or given up
+	images  map[string]string // IDs of images that are mounted, by volume
+	undo    []func()          // when it is made or given up
 }
 
 func (m *making) done() {
@@ -238,7 +240,7 @@ func (r *Runtime) volumeMount(ctx context.Context, m *making, i int, env *enviro
 	if !ok {
 		return runtime.Mount{}, fmt.Errorf("volume %q is not in place", vm.Name)
 	}
-	mount := runtime.Mount{HostPath: v.Path, Image: v.Image, ContainerPath: vm.MountPath, ReadOnly: vm.ReadOnly || v.ReadOnly, Relabel: v.Relabel}
+	mount := runtime.Mount{HostPath: v.Path, Image: cmp.Or(m.images[vm.Name], v.Image), ContainerPath: vm.MountPath, ReadOnly: vm.ReadOnly || v.ReadOnly, Relabel: v.Relabel}
 	if vm.MountPropagation != nil {
 		mount.Propagation = string(*vm.MountPropagation)
 	}

@@ -67,14 +67,26 @@ func (r *Runtime) Pods(ctx context.Context) ([]runtime.Pod, error) {
 	return out, nil
 }
 
-// order puts the newest first.
+// order puts the newest first. Which of two instances of one name is newer their numbers say, not their times: a clock may
+// have been set between them.
 func order(p *runtime.Pod) {
 	slices.SortFunc(p.Sandboxes, func(a, b runtime.Sandbox) int {
 		return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID))
 	})
-	slices.SortFunc(p.Containers, func(a, b runtime.Container) int {
-		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(b.Restarts, a.Restarts), cmp.Compare(a.ID, b.ID))
+	byTime := func(a, b runtime.Container) int { return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID)) }
+	slices.SortFunc(p.Containers, byTime)
+	byNumber := slices.SortedFunc(slices.Values(p.Containers), func(a, b runtime.Container) int {
+		return cmp.Or(cmp.Compare(b.Restarts, a.Restarts), byTime(a, b))
 	})
+	next := map[string]int{} // where to go on looking for instances of a name
+	for i := range p.Containers {
+		name := p.Containers[i].Name
+		at := next[name]
+		for byNumber[at].Name != name {
+			at++
+		}
+		p.Containers[i], next[name] = byNumber[at], at+1
+	}
 }
 
 // Pod looks at one pod completely: termination messages and reasons for waiting included. A pod of which nothing exists is

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -65,6 +66,9 @@ func (s *step) makeContainer(ctx context.Context, a plan.Action) (err error) {
 	defer release()
 	m := &making{pod: s.pod, spec: spec, kind: kind, attempt: attempt, img: img, in: s.in}
 	defer m.done()
+	if err := s.imageVolumes(ctx, m); err != nil {
+		return err
+	}
 	config, err := s.describe(ctx, m)
 	if err != nil {
 		return s.failed(spec.Name, "Failed", "CreateContainerConfigError", err)
@@ -93,6 +97,27 @@ func (s *step) image(ctx context.Context, spec *v1.Container) (img runtime.Image
 		err = s.failed(spec.Name, "ErrImageNeverPull", "ErrImageNeverPull", err)
 	}
 	return img, func() {}, err
+}
+
+// imageVolumes has the images present that the container mounts as volumes, until it is made.
+func (s *step) imageVolumes(ctx context.Context, m *making) error {
+	for _, v := range s.pod.Spec.Volumes {
+		mounted := slices.ContainsFunc(m.spec.VolumeMounts, func(vm v1.VolumeMount) bool { return vm.Name == v.Name })
+		if v.Image == nil || !mounted || s.cfg.Images == nil {
+			continue
+		}
+		want := &v1.Container{Name: m.spec.Name, Image: v.Image.Reference, ImagePullPolicy: v.Image.PullPolicy}
+		img, release, err := s.cfg.Images.Ensure(ctx, s.pod, want, s.ref(m.spec.Name))
+		if err != nil {
+			return err
+		}
+		m.undo = append(m.undo, release)
+		if m.images == nil {
+			m.images = map[string]string{}
+		}
+		m.images[v.Name] = img.ID
+	}
+	return nil
 }
 
 // describe makes the container's config, and its sandbox's when an earlier step made that.

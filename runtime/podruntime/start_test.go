@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/runtimetest"
 )
@@ -41,5 +44,48 @@ func TestACutLeavesAStartToEnd(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestCase_c178_the_number_of_an_instance_decides_before_its_time(t *testing.T) {
+	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
+	p := runtime.Pod{Containers: []runtime.Container{
+		{ID: "i0", Name: "init", Restarts: 0, Created: at(60), State: runtime.Created},
+		{ID: "a0", Name: "app", Restarts: 0, Created: at(30)},
+		{ID: "a1", Name: "app", Restarts: 1, Created: at(40)},
+		{ID: "i1", Name: "init", Restarts: 1, Created: at(0), State: runtime.Running},
+	}}
+	order(&p)
+	var got []string
+	for _, c := range p.Containers {
+		got = append(got, c.ID)
+	}
+	if diff := cmp.Diff([]string{"i1", "a1", "a0", "i0"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if c := p.Newest("init"); c.ID != "i1" || c.Restarts != 1 {
+		t.Errorf("the newest is %+v", c)
+	}
+}
+
+func TestAnImageVolumeIsPulledAndHeldLikeTheContainersImage(t *testing.T) {
+	n := newNode(t)
+	p := pod(polite)
+	p.Spec.Volumes = []v1.Volume{{Name: "art", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "busybox:2", PullPolicy: v1.PullAlways}}}}
+	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "art", MountPath: "/art"}}
+	in := runtime.SyncInput{Volumes: map[string]runtime.Volume{"art": {Image: "busybox:2"}}}
+	for range 10 {
+		in.Seen = n.look(p)
+		if _, err := n.Sync(t.Context(), p, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	img, err := n.engine.Image(t.Context(), "busybox:2")
+	if err != nil {
+		t.Fatalf("it was not pulled: %v", err)
+	}
+	c := n.look(p).Containers[0]
+	if c.State != runtime.Running || img.ID == "" {
+		t.Errorf("the container is %+v", c)
 	}
 }
