@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"os"
 	"slices"
@@ -100,12 +101,15 @@ func (o *options) verbosity() int {
 	return cmp.Or(int(o.kubelet.Logging.Verbosity), 2)
 }
 
-// parallelPulls is how many images are pulled at once; 0 means any number.
+// parallelPulls is how many images are pulled at once.
 func (o *options) parallelPulls() int {
-	if value(o.kubelet.SerializeImagePulls) {
+	switch {
+	case value(o.kubelet.SerializeImagePulls):
 		return 1
+	case o.kubelet.MaxParallelImagePulls == nil:
+		return math.MaxInt32 // as many as there are
 	}
-	return int(value(o.kubelet.MaxParallelImagePulls))
+	return int(*o.kubelet.MaxParallelImagePulls)
 }
 
 func (o *options) lease() time.Duration {
