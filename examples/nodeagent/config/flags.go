@@ -152,6 +152,7 @@ func (o *Overrides) Apply(c *v1beta1.KubeletConfiguration) error {
 			}
 		}
 	}
+	sockets(c)
 	if c.Port == 0 { // only a flag can say so
 		c.Port, c.EnableServer = 10250, new(false)
 	}

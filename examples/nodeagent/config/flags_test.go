@@ -101,6 +101,9 @@ func TestAFlagGoesOverTheFileOnlyWhenGiven(t *testing.T) {
 			return c.EvictionSoft["memory.available"] == "10%" && c.EvictionSoftGracePeriod["memory.available"] == "90s"
 		}},
 		{"port 0 serves nothing", "--port=0", func(c *v1beta1.KubeletConfiguration) bool { return !*c.EnableServer && c.Port == 10250 }},
+		{"a socket without its scheme", "--container-runtime-endpoint=/run/x.sock", func(c *v1beta1.KubeletConfiguration) bool {
+			return c.ContainerRuntimeEndpoint == "unix:///run/x.sock"
+		}},
 		{"verbosity", "-v=4", func(c *v1beta1.KubeletConfiguration) bool { return c.Logging.Verbosity == 4 }},
 		{"verbosity in one word", "-v4", func(c *v1beta1.KubeletConfiguration) bool { return c.Logging.Verbosity == 4 }},
 		{"the host's state may be waved through", "--fail-swap-on=false --fail-cgroupv1=false", func(c *v1beta1.KubeletConfiguration) bool { return !*c.FailSwapOn && !*c.FailCgroupV1 }},

@@ -61,6 +61,7 @@ func Load(o Options) (*v1beta1.KubeletConfiguration, []Warning, error) {
 	if err != nil {
 		return nil, warnings, err
 	}
+	sockets(c)
 	c.APIVersion, c.Kind = v1beta1.SchemeGroupVersion.String(), kind
 	return c, warnings, nil
 }
@@ -120,6 +121,15 @@ func relative(file string, doc object) (out []Warning) {
 		}
 	}
 	return out
+}
+
+// sockets gives endpoints that are bare paths, as very old files have them, their scheme.
+func sockets(c *v1beta1.KubeletConfiguration) {
+	for _, endpoint := range []*string{&c.ContainerRuntimeEndpoint, &c.ImageServiceEndpoint} {
+		if filepath.IsAbs(*endpoint) {
+			*endpoint = "unix://" + *endpoint
+		}
+	}
 }
 
 // mergeDir lays the drop-ins over a configuration that has its defaults already: what one of them takes away is as

@@ -186,11 +186,9 @@ func (p *problems) taint(path string, t v1.Taint) {
 }
 
 func (p *problems) images(c *v1beta1.KubeletConfiguration) {
-	for path, endpoint := range map[string]string{"containerRuntimeEndpoint": c.ContainerRuntimeEndpoint, "imageServiceEndpoint": c.ImageServiceEndpoint} {
-		if endpoint == "" && path == "imageServiceEndpoint" || strings.HasPrefix(endpoint, "unix:///") || filepath.IsAbs(endpoint) {
-			continue
-		}
-		p.add(path, endpoint, "be a socket such as unix:///run/containerd/containerd.sock")
+	p.endpoint("containerRuntimeEndpoint", c.ContainerRuntimeEndpoint)
+	if c.ImageServiceEndpoint != "" {
+		p.endpoint("imageServiceEndpoint", c.ImageServiceEndpoint)
 	}
 	number(p, "registryPullQPS", c.RegistryPullQPS, 0, math.MaxInt32)
 	number(p, "registryBurst", &c.RegistryBurst, 0, math.MaxInt32)
@@ -207,5 +205,11 @@ func (p *problems) images(c *v1beta1.KubeletConfiguration) {
 	p.atLeast("imageMaximumGCAge", c.ImageMaximumGCAge.Duration, 0)
 	if oldest := c.ImageMaximumGCAge.Duration; oldest > 0 && oldest <= c.ImageMinimumGCAge.Duration {
 		p.add("imageMaximumGCAge", oldest, "be 0, or more than imageMinimumGCAge, which is %s", c.ImageMinimumGCAge.Duration)
+	}
+}
+
+func (p *problems) endpoint(path, v string) {
+	if !strings.HasPrefix(v, "unix:///") {
+		p.add(path, v, "be a socket such as unix:///run/containerd/containerd.sock")
 	}
 }
