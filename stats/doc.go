@@ -3,8 +3,8 @@
 //
 // You want to know how big this host is and how full. A [Collector] reads it from the kernel's files (/proc, /sys, cgroups of
 // version 1 and 2), from the file systems, and for pods from a container engine's figures. It starts nothing and remembers
-// nothing but the latest CPU readings, from which rates are made: each call looks anew, and calls for a summary at the same
-// time share one look. All methods are safe for concurrent use.
+// nothing but the latest CPU readings, from which rates are made: each call looks anew. Calls for a summary at the same time
+// share one look, which goes on for at most 30 s when all who asked went away. All methods are safe for concurrent use.
 //
 // [Collector.Machine] answers even if it finds only part: what cannot be read is empty, and only a host without CPUs or memory
 // is an error. [Collector.Summary] has the form of the kubelet's /stats/summary; a figure that is not known is absent there,

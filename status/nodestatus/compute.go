@@ -5,6 +5,7 @@ import (
 	"context"
 	goruntime "runtime"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,9 +23,9 @@ func (r *Reporter) compute(ctx context.Context, base *v1.Node) *v1.Node {
 	return node
 }
 
-// apply runs one setter. One that hangs costs a fifth of the time between two rounds.
+// apply runs one setter. One that hangs costs a fifth of the time between two rounds, or a second.
 func (r *Reporter) apply(ctx context.Context, set Setter, node *v1.Node) error {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Every/5)
+	ctx, cancel := context.WithTimeout(ctx, max(r.cfg.Every/5, time.Second))
 	defer cancel()
 	return set(ctx, node)
 }

@@ -50,7 +50,7 @@ type Config struct {
 	Reported   func(*v1.Node)  // told after each round, the node as the server has it: volumes in use, pod CIDRs. Returns soon; nil: nobody
 	Failing    func()          // told from a round's second failure on: connections may be dead without saying so; nil: nobody
 
-	Kick   <-chan struct{} // something a setter says has changed: compute and send at once
+	Kick   <-chan struct{} // something a setter says has changed: compute and send at once. Never closed
 	Every  time.Duration   // between two computations; 0 means 10 s
 	Report time.Duration   // between two reports of an unchanged status; 0 means 5 min
 
@@ -188,7 +188,7 @@ func (r *Reporter) Report(ctx context.Context) error {
 		}
 		if errors.Is(err, runtime.ErrNotFound) && !r.cfg.NoRegister {
 			r.log.Warn("the node object is gone; registering again")
-			r.registered, r.after = false, nil
+			r.registered, r.before, r.after = false, nil, nil
 			continue
 		}
 		if try > 0 && r.cfg.Failing != nil {
@@ -230,13 +230,16 @@ func (r *Reporter) try(ctx context.Context, fromWatch bool) error {
 }
 
 // current is the newest version of the node that is known. A watch that still shows what the latest write was made from is
-// behind that write.
+// behind that write; one that shows another node than was registered or seen last is behind, or somebody made the node
+// anew: then only the server knows.
 func (r *Reporter) current(ctx context.Context, fromWatch bool) (*v1.Node, error) {
 	if fromWatch && r.cfg.Seen != nil {
-		if seen := r.cfg.Seen(); seen != nil {
-			if r.before != nil && r.after != nil && seen.ResourceVersion == r.before.ResourceVersion && seen.UID == r.before.UID {
-				return r.after, nil
-			}
+		seen := r.cfg.Seen()
+		switch {
+		case seen == nil, r.after != nil && seen.UID != r.after.UID:
+		case r.before != nil && seen.ResourceVersion == r.before.ResourceVersion && seen.UID == r.before.UID:
+			return r.after, nil
+		default:
 			return seen, nil
 		}
 	}

@@ -315,6 +315,44 @@ func TestNodeObjectIsDeleted(t *testing.T) {
 			}
 		})
 	})
+	t.Run("and the watch goes on showing it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := node(t)
+			w.run(t)
+			time.Sleep(time.Second)
+			w.freeze()
+			w.drop()
+			if _, err := w.Register(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}); err != nil {
+				t.Fatal(err) // somebody else made it anew
+			}
+			w.set(func(h *host) { h.machine.Memory++ })
+			time.Sleep(11 * time.Second) // is sent to the new one, for who knows
+			w.shownIs(w.now())
+			time.Sleep(10 * time.Second)
+			if w.ready() != v1.ConditionTrue || w.now().UID != "uid-2" || w.r.Ref().UID != "uid-2" {
+				t.Errorf("node %v", w.now())
+			}
+		})
+	})
+	t.Run("and the watch shows it although it is registered again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := node(t)
+			if err := w.r.Report(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			w.freeze()
+			w.drop()
+			w.set(func(h *host) { h.machine.Memory++ })
+			for range 3 {
+				if err := w.r.Report(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if got := w.r.Ref().UID; got != "uid-2" {
+					t.Errorf("events name %s", got)
+				}
+			}
+		})
+	})
 	t.Run("of a node that others make", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := node(t, func(c *Config) { c.NoRegister, c.Initial = true, nil })
@@ -433,6 +471,23 @@ func TestSettersHinderNobody(t *testing.T) {
 			t.Errorf("%d complaints, want one a setter:\n%s", n, log.String())
 		}
 	})
+}
+
+func TestSetterThatWorksAgain(t *testing.T) {
+	var log strings.Builder
+	failing := errors.New("cannot")
+	w := node(t, func(c *Config) {
+		c.Setters = append(c.Setters, func(context.Context, *v1.Node) error { return failing })
+		c.Observe.Log = textLog(&log)
+	})
+	for _, failing = range []error{failing, failing, nil, nil, failing, errors.New("cannot either")} {
+		if err := w.r.Report(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if bad, good := strings.Count(log.String(), "cannot be determined"), strings.Count(log.String(), "can be determined again"); bad != 3 || good != 1 {
+		t.Errorf("%d and %d lines:\n%s", bad, good, log.String())
+	}
 }
 
 func TestReported(t *testing.T) {

@@ -157,6 +157,13 @@ func (s *server) freeze() {
 	s.shown = s.node.DeepCopy()
 }
 
+// shownIs makes the watch show a node.
+func (s *server) shownIs(n *v1.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shown = n
+}
+
 // seen is the node as a watch shows it.
 func (s *server) seen() *v1.Node {
 	s.mu.Lock()
