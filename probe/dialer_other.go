@@ -4,4 +4,5 @@ package probe
 
 import "net"
 
-func dialer() *net.Dialer { return new(net.Dialer) }
+// Dialer makes connections as every check here does.
+func Dialer() *net.Dialer { return new(net.Dialer) }

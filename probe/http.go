@@ -66,7 +66,7 @@ func Client() *http.Client {
 	return &http.Client{
 		CheckRedirect: sameHost,
 		Transport: &http.Transport{
-			DialContext:         dialer().DialContext,
+			DialContext:         Dialer().DialContext,
 			DisableCompression:  true,
 			DisableKeepAlives:   true,
 			ForceAttemptHTTP2:   true,

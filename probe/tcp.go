@@ -4,7 +4,7 @@ import "context"
 
 // TCP checks that addr ("10.0.0.5:80", "[fd00::5]:80") takes connections. It sends nothing.
 func TCP(ctx context.Context, addr string) (Result, string, error) {
-	conn, err := dialer().DialContext(ctx, "tcp", addr)
+	conn, err := Dialer().DialContext(ctx, "tcp", addr)
 	switch {
 	case err != nil && cancelled(ctx):
 		return Unknown, "", context.Cause(ctx)
