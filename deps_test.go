@@ -65,7 +65,7 @@ func rules() map[string]rule {
 		"status/nodestatus": {"runtime runtime/plan observe", api, 285},
 
 		"syncloop":         {"runtime status observe", api + "k8s.io/component-helpers", 285},
-		"syncloop/admit":   {"runtime status observe", api + "k8s.io/component-helpers", 285},
+		"syncloop/admit":   {"runtime status observe", api + "k8s.io/component-helpers", 300},
 		"syncloop/offline": {"runtime observe", api + "github.com/google/renameio/v2", 285},
 
 		"staticpod": {"observe", api + "sigs.k8s.io/yaml github.com/fsnotify/fsnotify", 290},
@@ -89,16 +89,17 @@ func rules() map[string]rule {
 		"resource/device": {"resource runtime", api + "k8s.io/kubelet google.golang.org/grpc", 400},
 		"resource/plugin": {"observe", "google.golang.org/grpc k8s.io/kubelet github.com/fsnotify/fsnotify", 330},
 
-		"stats":   {"runtime observe", api + "k8s.io/kubelet/pkg/apis/stats github.com/opencontainers/cgroups", 310},
-		"kubeapi":             {"runtime status observe", api + "k8s.io/client-go k8s.io/klog/v2 github.com/go-logr/logr", 490},
+		"stats":               {"runtime observe", api + "k8s.io/kubelet/pkg/apis/stats github.com/opencontainers/cgroups", 310},
+		"kubeapi":             {"runtime status observe", api + "k8s.io/client-go k8s.io/klog/v2 k8s.io/utils/clock github.com/go-logr/logr", 490},
 		"kubeapi/access":      {"observe", api, 300},
 		"kubeapi/certificate": {"observe", api + "k8s.io/client-go", 490},
 
-		"examples/nodeagent":  {"all", anything, 720},
-		"examples/edge":       {"all", anything, 720},
-		"examples/provider":   {"all", anything, 500},
-		"examples/standalone": {"all", anything, 320},
-		"examples/probetest":  {"probe", "", 195},
+		"examples/nodeagent":        {"all", anything, 720},
+		"examples/nodeagent/config": {"", anything, 370},
+		"examples/edge":             {"all", anything, 720},
+		"examples/provider":         {"all", anything, 500},
+		"examples/standalone":       {"all", anything, 335},
+		"examples/probetest":        {"probe", "", 195},
 	}
 }
 
