@@ -94,6 +94,7 @@ type node struct {
 	pods   map[string]*v1.Pod
 	sets   chan []*v1.Pod
 	api    *server
+	tune   func(context.Context, *sync.WaitGroup, *syncloop.Config) // what a test wants otherwise in each agent; nil: nothing
 	finish func()
 	refuse map[string]*runtime.Rejection
 	early  bool // the source has not said everything
@@ -152,15 +153,19 @@ func (n *node) start() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	loop, err := syncloop.New(syncloop.Config{
+	cfg := syncloop.Config{
 		Sources: map[string]syncloop.PodSource{"file": n, "api": n.api}, Runtime: rt, Sink: n, Roster: roster,
 		Admit: []syncloop.Admitter{n}, RuntimeName: func() string { return "test" },
-	})
-	if err != nil {
-		n.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(n.t.Context())
 	var wg sync.WaitGroup
+	if n.tune != nil {
+		n.tune(ctx, &wg, &cfg)
+	}
+	loop, err := syncloop.New(cfg)
+	if err != nil {
+		n.t.Fatal(err)
+	}
 	wg.Go(func() {
 		if err := loop.Run(ctx); err != nil {
 			n.t.Error(err)

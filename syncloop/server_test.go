@@ -27,6 +27,7 @@ type server struct {
 	objects map[string]*v1.Pod
 	away    bool
 	writes  int
+	log     func(p *v1.Pod) // called with each object as written by this node; nil: nobody cares
 }
 
 func newServer(n *node) *server {
@@ -132,6 +133,9 @@ func (s *server) write(p *v1.Pod, st v1.PodStatus) (v1.PodStatus, error) {
 		o.Status = st
 		s.objects[p.Name] = o
 		s.writes++
+		if s.log != nil {
+			s.log(o)
+		}
 		s.ring()
 	}
 	return st, nil

@@ -205,8 +205,9 @@ func (l *Loop) sync(ctx context.Context, w *worker, news func()) error {
 	in := runtime.SyncInput{Seen: seen}
 	if err := l.prepare(ctx, pod, &in); err != nil {
 		if rejection, refuses := errors.AsType[*runtime.Rejection](err); refuses {
+			l.metrics.rejections.Record(1, rejection.Reason)
 			l.tell(pod, rejection.Reason, rejection.Message)
-			l.finish(w, runtime.Termination{Reason: rejection.Reason, Message: rejection.Message})
+			l.finish(w, runtime.Termination{Reason: rejection.Reason, Message: "Pod was rejected: " + rejection.Message})
 			return nil
 		}
 		return err
@@ -264,7 +265,8 @@ func (l *Loop) prepare(ctx context.Context, pod *v1.Pod, in *runtime.SyncInput) 
 	var g errgroup.Group
 	if l.cfg.Volumes != nil {
 		g.Go(func() (err error) {
-			if in.Volumes, err = l.cfg.Volumes.Mount(ctx, pod); err != nil && !errors.Is(err, runtime.ErrInProgress) {
+			in.Volumes, err = l.cfg.Volumes.Mount(ctx, pod)
+			if _, refuses := errors.AsType[*runtime.Rejection](err); err != nil && !refuses && !errors.Is(err, runtime.ErrInProgress) {
 				l.tell(pod, "FailedMount", err.Error())
 			}
 			return err

@@ -1,0 +1,339 @@
+package syncloop_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/probe"
+	"github.com/kubeletkit/kubeletkit/probe/manager"
+	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/runtime/runtimetest"
+	"github.com/kubeletkit/kubeletkit/status"
+	"github.com/kubeletkit/kubeletkit/syncloop"
+	"github.com/kubeletkit/kubeletkit/syncloop/admit"
+)
+
+// onNode plays on a node whose agents are tuned.
+func onNode(t *testing.T, tune func(context.Context, *sync.WaitGroup, *syncloop.Config), script func(n *node)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.tune = tune
+		n.start()
+		defer func() { n.stop() }()
+		script(n)
+	})
+}
+
+// fits admits by the room of a node.
+func fits(pods string) func(context.Context, *sync.WaitGroup, *syncloop.Config) {
+	node := &v1.Node{}
+	node.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("2"), v1.ResourcePods: resource.MustParse(pods)}
+	return func(_ context.Context, _ *sync.WaitGroup, cfg *syncloop.Config) {
+		cfg.Admit = []syncloop.Admitter{admit.Fit{Node: func() *v1.Node { return node }}}
+	}
+}
+
+// phaseOf is what the server has of a pod.
+func (s *server) phaseOf(name string) string {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.objects[name]; p != nil {
+		return string(p.Status.Phase) + " " + p.Status.Reason
+	}
+	return "gone"
+}
+
+func TestCase_c018_a_refused_pod_holds_nothing(t *testing.T) {
+	onNode(t, fits("10"), func(n *node) {
+		asks := func(name, cpu string) {
+			p := n.pod(name, []string{"app=sleep_1000", "source=api"})
+			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}
+			n.pods[name] = p
+			n.api.put(p)
+		}
+		asks("huge", "1000000")
+		asks("tiny", "10m")
+		if got := n.api.phaseOf("huge") + "," + n.api.phaseOf("tiny"); got != "Failed OutOfcpu,Running " {
+			t.Error(got)
+		}
+		n.do("write huge Failed OutOfcpu") // what was told comes back
+		asks("other", "1900m")
+		if got := n.api.phaseOf("other"); got != "Running " {
+			t.Error(got)
+		}
+	})
+}
+
+func TestCase_c071_pods_that_are_over_take_no_room_after_a_restart(t *testing.T) {
+	onNode(t, fits("10"), func(n *node) {
+		for i := range 20 {
+			n.do(fmt.Sprintf("add over%d app=exit_%d policy=Never source=api", i, i%2))
+			time.Sleep(time.Minute)
+		}
+		for i := range 5 {
+			n.do(fmt.Sprintf("add live%d app=sleep_100000 source=api", i))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		n.take()
+		_, before := n.truth()
+		n.do("restart")
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		_, after := n.truth()
+		if len(before) != len(after) {
+			t.Errorf("%d containers became %d", len(before), len(after))
+		}
+		for i := range 5 {
+			if got := n.api.phaseOf(fmt.Sprint("live", i)); got != "Running " {
+				t.Errorf("live%d is %s", i, got)
+			}
+		}
+	})
+}
+
+// An agent that starts again finds everything as it was told: it starts nothing, and writes nothing.
+func TestARestartWithManyPodsChangesNothing(t *testing.T) {
+	ready := func(name string) bool { return len(name)%2 == 0 }
+	tune := func(ctx context.Context, wg *sync.WaitGroup, cfg *syncloop.Config) {
+		m, err := manager.New(manager.Config{
+			Changed: cfg.Roster.Wake,
+			Check: func(_ context.Context, target manager.Target, _ *v1.Probe) (probe.Result, string, error) {
+				if ready(target.Pod.Name) {
+					return probe.Success, "", nil
+				}
+				return probe.Failure, "not yet", nil
+			},
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		cfg.Probes = m
+		wg.Go(func() { _ = m.Run(ctx) })
+	}
+	onNode(t, tune, func(n *node) {
+		for i := range 110 {
+			p := n.pod(fmt.Sprint("web", i), []string{"app=sleep_100000", "source=api"})
+			p.Spec.Containers[0].ReadinessProbe = &v1.Probe{PeriodSeconds: 10, FailureThreshold: 1, SuccessThreshold: 1, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"x"}}}}
+			n.pods[p.Name] = p
+			n.api.put(p)
+		}
+		time.Sleep(15 * time.Second)
+		for i := range 110 {
+			name := fmt.Sprint("web", i)
+			p := n.api.objects[name]
+			if got := isReady(p.Status); got != ready(name) {
+				t.Fatalf("%s is ready %v", name, got)
+			}
+		}
+		_, before := n.truth()
+		writes := n.api.writes
+		n.api.log = func(p *v1.Pod) { t.Errorf("%s was written: %v", p.Name, p.Status.Conditions) }
+		n.do("restart")
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if _, after := n.truth(); len(after) != len(before) {
+			t.Errorf("%d containers became %d", len(before), len(after))
+		}
+		if got := n.api.writes - writes; got != 0 {
+			t.Errorf("%d writes", got)
+		}
+	})
+}
+
+func isReady(s v1.PodStatus) bool {
+	return slices.ContainsFunc(s.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue })
+}
+
+func TestCase_c180_a_deletion_before_the_creation_completes(t *testing.T) {
+	onNode(t, nil, func(n *node) {
+		n.do("add web app=sleep_1 policy=Never source=api")
+		time.Sleep(time.Minute)
+		n.do("halt")
+		n.api.change("web", func(p *v1.Pod) {
+			p.DeletionTimestamp = new(metav1.NewTime(p.CreationTimestamp.Add(-48 * time.Hour)))
+			p.DeletionGracePeriodSeconds = new(int64(30))
+		})
+		n.do("start")
+		time.Sleep(3 * time.Second)
+		if got := n.api.phaseOf("web"); got != "gone" {
+			t.Errorf("it is %s", got)
+		}
+		if _, left := n.truth(); len(left) > 0 {
+			t.Errorf("left: %+v", left)
+		}
+	})
+}
+
+// slow is a status.Sink that takes its time for each call.
+type slow struct {
+	*node
+	takes time.Duration
+
+	mu      sync.Mutex // guards the rest
+	running map[types.UID]time.Duration
+	calls   int
+	began   time.Time
+}
+
+func (s *slow) UpdateStatus(ctx context.Context, pod *v1.Pod, st v1.PodStatus) error {
+	select {
+	case <-time.After(s.takes):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	s.mu.Lock()
+	s.calls++
+	if _, known := s.running[pod.UID]; !known && st.Phase == v1.PodRunning {
+		s.running[pod.UID] = time.Since(s.began)
+	}
+	s.mu.Unlock()
+	return s.node.UpdateStatus(ctx, pod, st)
+}
+
+func TestCase_c186_many_pods_at_once_are_told_soon(t *testing.T) {
+	sink := &slow{takes: 80 * time.Millisecond, running: map[types.UID]time.Duration{}} // with four at once: 50 a second
+	tune := func(ctx context.Context, wg *sync.WaitGroup, cfg *syncloop.Config) {
+		m, err := status.New(status.Config{Sink: sink})
+		if err != nil {
+			t.Error(err)
+		}
+		cfg.Sink = m
+		wg.Go(func() { _ = m.Run(ctx) })
+	}
+	const pods = 200
+	onNode(t, tune, func(n *node) {
+		sink.node, sink.began = n, time.Now()
+		for i := range pods {
+			p := n.pod(fmt.Sprint("web", i), []string{"app=sleep_100000", "source=api"})
+			n.pods[p.Name] = p
+			n.api.put(p)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		var took []time.Duration
+		for _, d := range sink.running {
+			took = append(took, d)
+		}
+		slices.Sort(took)
+		if len(took) != pods || took[pods*99/100] > 5*time.Second {
+			t.Errorf("%d told; p99 %v", len(took), took[len(took)*99/100])
+		}
+		if sink.calls > 2*pods {
+			t.Errorf("%d calls for %d pods", sink.calls, pods)
+		}
+		t.Logf("%d calls, p50 %v, p99 %v", sink.calls, took[pods/2], took[pods*99/100])
+
+		// All are deleted at once.
+		for i := range pods {
+			n.do(fmt.Sprintf("delete web%d grace=1", i))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(n.api.objects) > 0 {
+			t.Errorf("%d objects are left", len(n.api.objects))
+		}
+	})
+}
+
+func TestCase_c188_a_slow_runtime_is_not_overrun(t *testing.T) {
+	const pods, places, takes = 150, 4, 500 * time.Millisecond
+	onNode(t, nil, func(n *node) {
+		var mu sync.Mutex
+		counts := map[string]int{}
+		serving := make(chan struct{}, places)
+		for _, method := range []string{"RunSandbox", "CreateContainer", "StartContainer"} {
+			n.engine.Inject(method, func(ctx context.Context, _ runtimetest.Call) error {
+				mu.Lock()
+				counts[method]++
+				mu.Unlock()
+				ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+				defer cancel()
+				select {
+				case serving <- struct{}{}:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				time.Sleep(takes)
+				<-serving
+				return nil
+			})
+		}
+		for i := range pods {
+			p := n.pod(fmt.Sprint("web", i), []string{"app=sleep_100000", "source=api"})
+			n.pods[p.Name] = p
+			n.api.put(p)
+		}
+		best := pods * 3 * takes / places
+		time.Sleep(best + best/10)
+		synctest.Wait()
+		for i := range pods {
+			if got := n.api.phaseOf(fmt.Sprint("web", i)); got != "Running " {
+				t.Errorf("web%d is %s", i, got)
+			}
+		}
+		for method, calls := range counts {
+			if calls != pods {
+				t.Errorf("%s was called %d times", method, calls)
+			}
+		}
+	})
+}
+
+// Cases c006 and c008: a deletion keeps to its grace, whatever hooks do.
+func TestCase_c006_c008_hooks_that_never_return(t *testing.T) {
+	for _, hook := range []string{"postStart", "preStop"} {
+		t.Run(hook, func(t *testing.T) {
+			onNode(t, nil, func(n *node) {
+				n.engine.Inject("Exec", runtimetest.Hang)
+				p := n.pod("web", []string{"app=sleep_100000", "source=api", "grace=5"})
+				h := &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"sleep", "3600"}}}
+				p.Spec.Containers[0].Lifecycle = map[string]*v1.Lifecycle{"postStart": {PostStart: h}, "preStop": {PreStop: h}}[hook]
+				n.pods["web"] = p
+				n.api.put(p)
+				time.Sleep(time.Second)
+				n.do("delete web grace=5")
+				begun := time.Now()
+				for n.api.phaseOf("web") != "gone" && time.Since(begun) < time.Hour {
+					time.Sleep(100 * time.Millisecond)
+				}
+				if took := time.Since(begun); took > 9*time.Second {
+					t.Errorf("gone after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// Volumes may refuse a pod when it has long been let in.
+func TestARefusalByVolumesIsTold(t *testing.T) {
+	tune := func(_ context.Context, _ *sync.WaitGroup, cfg *syncloop.Config) { cfg.Volumes = full{} }
+	onNode(t, tune, func(n *node) {
+		n.do("add web app=sleep_1000 source=api")
+		if got := n.api.phaseOf("web"); got != "Failed VolumeAttachmentLimitExceeded" || n.api.objects["web"].Status.Message != "Pod was rejected: too many" {
+			t.Error(got, n.api.objects["web"].Status.Message)
+		}
+	})
+}
+
+// full is Volumes of a node to which no more can be attached.
+type full struct{}
+
+func (full) Mount(context.Context, *v1.Pod) (map[string]runtime.Volume, error) {
+	return nil, errors.Join(errors.New("attach"), &runtime.Rejection{Reason: "VolumeAttachmentLimitExceeded", Message: "too many"})
+}
+
+func (full) Unmount(context.Context, types.UID) error { return nil }
