@@ -49,7 +49,9 @@ func configCommand(args []string, out io.Writer) error {
 
 // unheard are the fields that are set and have no effect.
 func unheard(c *v1beta1.KubeletConfiguration) []config.Field {
-	usual := new(v1beta1.KubeletConfiguration)
-	config.Default(usual)
+	usual, _, err := config.Load(config.Options{})
+	if err != nil {
+		return nil // no file was read
+	}
 	return config.Unsupported(c, usual)
 }

@@ -97,7 +97,11 @@ func (o *options) complete() error {
 // member says that this node is to be one of a cluster.
 func (o *options) member() bool { return o.flags.Kubeconfig != "" || o.flags.BootstrapKubeconfig != "" }
 
+// verbosity is how much to log: changes too, unless the configuration or the command line say otherwise.
 func (o *options) verbosity() int {
+	if o.flags.Given("v") {
+		return int(o.kubelet.Logging.Verbosity)
+	}
 	return cmp.Or(int(o.kubelet.Logging.Verbosity), 2)
 }
 
