@@ -55,12 +55,13 @@ func Check(ctx context.Context, addr, service string) (probe.Result, string, err
 func reason(addr, service string, err error) string {
 	s := status.Convert(err)
 	said := strings.ToValidUTF8(s.Message()[:min(len(s.Message()), limit)], "\uFFFD")
-	switch code := s.Code(); {
-	case code == codes.Unimplemented:
+	if s.Code() == codes.Unimplemented {
 		return fmt.Sprintf("%s has no gRPC health service: %s", addr, said)
-	case code == codes.NotFound:
+	}
+	if s.Code() == codes.NotFound {
 		return fmt.Sprintf("%s does not know %s: %s", addr, named(service), said)
-	case code == codes.DeadlineExceeded:
+	}
+	if s.Code() == codes.DeadlineExceeded {
 		return fmt.Sprintf("timeout: no answer of %s in time: %s", addr, said)
 	}
 	return fmt.Sprintf("no answer of %s: %v: %s", addr, s.Code(), said)
