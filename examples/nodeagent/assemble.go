@@ -2,13 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -128,15 +123,16 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	}
 
 	// What looks at them from outside.
-	guards := []runner{dead, notifier{}}
-	if o.port != 0 {
-		guards = append(guards, one(&b, func(c server.Config) (*web, error) { return front(o, m, c, log) }, server.Config{
-			Pods: &roster, Running: pods, Logs: pods, Streams: stream.Proxy{URLs: engine, Pods: pods}, Timeline: journal,
-			Metrics: map[string]http.Handler{"/metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
-			Health:  map[string]func() error{"syncloop": loop.Healthy, "pleg": lifecycle.Healthy, "runtime": watch.Healthy},
-			Configz: map[string]any{"kubeletconfig": o.kubelet}, Observe: obs("server"),
-		}))
+	api := server.Config{
+		Pods: &roster, Running: pods, Logs: pods, Streams: stream.Proxy{URLs: engine, Pods: pods}, Timeline: journal,
+		Metrics: map[string]http.Handler{"/metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
+		Health:  map[string]func() error{"syncloop": loop.Healthy, "pleg": lifecycle.Healthy, "runtime": watch.Healthy},
+		Configz: map[string]any{"kubeletconfig": o.kubelet}, Observe: obs("server"),
 	}
+	if !value(o.kubelet.EnableDebuggingHandlers) {
+		api.Running, api.Logs, api.Streams, api.Timeline = nil, nil, nil, nil
+	}
+	guards := append([]runner{dead, notifier{}}, fronts(&b, o, m, api, log)...)
 	if b.err != nil {
 		return b.err
 	}
@@ -149,51 +145,6 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		[]runner{loop},
 		guards,
 	)
-}
-
-// front is the server with its certificate, and the token that opens it to the administrator of this machine.
-func front(o *options, m *member, c server.Config, log *slog.Logger) (*web, error) {
-	if err := os.MkdirAll(filepath.Join(o.flags.RootDir, "pki"), 0o755); err != nil {
-		return nil, fmt.Errorf("make --root-dir: %w", err)
-	}
-	token, err := server.WriteToken(filepath.Join(o.flags.RootDir, "admin.token"))
-	if err != nil {
-		return nil, err
-	}
-	if c.Access, err = accessOf(o, m, token, c.Observe); err != nil {
-		return nil, err
-	}
-	serving, err := servingOf(o, m, c.Observe)
-	if err != nil {
-		return nil, err
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, GetCertificate: serving}
-	handler, err := server.New(c)
-	if err != nil {
-		return nil, err
-	}
-	return newWeb(o.address, o.port, handler, config, log.With("component", "server"))
-}
-
-// accessOf is who may use the API: without a cluster whoever has the token, or a certificate of the authority that is named.
-func accessOf(o *options, m *member, token string, obs observe.To) (server.Access, error) {
-	if m != nil {
-		return m.gateOf(o, token, obs)
-	}
-	a := server.AdminAccess{Token: token}
-	file := o.kubelet.Authentication.X509.ClientCAFile
-	if file == "" {
-		return a, nil
-	}
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read --client-ca-file: %w", err)
-	}
-	a.ClientCAs = x509.NewCertPool()
-	if !a.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--client-ca-file %s holds no certificate in PEM form", file)
-	}
-	return a, nil
 }
 
 // build keeps the first error of many constructors, so that the assembly reads from top to bottom.

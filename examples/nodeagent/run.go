@@ -41,7 +41,8 @@ func layers(ctx context.Context, groups ...[]runner) error {
 	return errors.Join(err, g.Wait())
 }
 
-// web serves a handler over HTTPS. Bind before Run, so that a port that is taken is an error at the start.
+// web serves a handler over HTTPS, or without a TLS configuration over HTTP. It is bound before Run, so that a port that is
+// taken is an error at the start.
 type web struct {
 	listener net.Listener
 	server   *http.Server
@@ -50,12 +51,19 @@ type web struct {
 func newWeb(address string, port int, handler http.Handler, config *tls.Config, log *slog.Logger) (*web, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(address, fmt.Sprint(port)))
 	if err != nil {
-		return nil, fmt.Errorf("serve on --address and --port: %w", err)
+		return nil, fmt.Errorf("serve on %s port %d: %w", address, port, err)
 	}
 	return &web{l, &http.Server{
 		Handler: handler, TLSConfig: config, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}, nil
+}
+
+func (w *web) serve() error {
+	if w.server.TLSConfig == nil {
+		return w.server.Serve(w.listener)
+	}
+	return w.server.ServeTLS(w.listener, "", "")
 }
 
 // Run serves until ctx ends. Followed logs and sessions end with it.
@@ -64,7 +72,7 @@ func (w *web) Run(ctx context.Context) error {
 	defer end()
 	w.server.BaseContext = func(net.Listener) context.Context { return requests }
 	served := make(chan error, 1)
-	go func() { served <- w.server.ServeTLS(w.listener, "", "") }() // ended by Shutdown or Close below
+	go func() { served <- w.serve() }() // ended by Shutdown or Close below
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve: %w", err)

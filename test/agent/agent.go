@@ -74,7 +74,7 @@ func New(tb testing.TB, endpoint string, flags ...string) *Agent {
 		"--pod-manifest-path=" + a.Manifests, "--root-dir=" + a.Root,
 		"--pod-logs-dir=" + a.Logs, "--container-logs-dir=" + a.Links,
 		"--hostname-override=" + Node, "--address=127.0.0.1", "--port=" + strconv.Itoa(a.port),
-		"--fail-cgroupv1=false", "--fail-swap-on=false", // whatever machine this is
+		"--fail-cgroupv1=false", "--fail-swap-on=false", "--healthz-port=0", // whatever machine this is, and who else is on it
 	}, flags...)
 	tb.Cleanup(func() {
 		a.Kill()

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	authnv1 "k8s.io/api/authentication/v1"
+
+	"github.com/kubeletkit/kubeletkit/examples/nodeagent/config"
+	"github.com/kubeletkit/kubeletkit/observe"
+	"github.com/kubeletkit/kubeletkit/server"
+)
+
+// fronts are the servers that the configuration asks for: the node's API, and without authentication health, and health and
+// metrics.
+func fronts(b *build, o *options, m *member, c server.Config, log *slog.Logger) (all []runner) {
+	if b.err != nil {
+		return nil
+	}
+	add := func(w *web, err error) {
+		if b.err == nil {
+			b.err = err
+		}
+		all = append(all, w)
+	}
+	if o.port != 0 {
+		add(front(o, m, c, log))
+	}
+	health := server.Config{Pods: c.Pods, Health: c.Health, Observe: c.Observe}
+	if port := value(o.kubelet.HealthzPort); port != 0 {
+		add(plain(o.kubelet.HealthzBindAddress, int(port), health, log))
+	}
+	if port := o.kubelet.ReadOnlyPort; port != 0 {
+		health.Metrics, health.Access = c.Metrics, everybody{}
+		add(plain(o.address, int(port), health, log))
+	}
+	return all
+}
+
+// everybody may read, without saying who they are.
+type everybody struct{}
+
+// Authenticate says that it is anybody.
+func (everybody) Authenticate(*http.Request) (*authnv1.UserInfo, error) {
+	return &authnv1.UserInfo{Username: "system:anonymous", Groups: []string{"system:unauthenticated"}}, nil
+}
+
+// Authorize lets them read.
+func (everybody) Authorize(_ context.Context, _ *authnv1.UserInfo, verb, _, _ string) (bool, error) {
+	return verb == "get", nil
+}
+
+// plain is a server without TLS.
+func plain(address string, port int, c server.Config, log *slog.Logger) (*web, error) {
+	handler, err := server.New(c)
+	if err != nil {
+		return nil, err
+	}
+	return newWeb(address, port, handler, nil, log.With("component", "server"))
+}
+
+// front is the server with its certificate, and the token that opens it to the administrator of this machine.
+func front(o *options, m *member, c server.Config, log *slog.Logger) (*web, error) {
+	if err := os.MkdirAll(filepath.Join(o.flags.RootDir, "pki"), 0o755); err != nil {
+		return nil, fmt.Errorf("make --root-dir: %w", err)
+	}
+	token, err := server.WriteToken(filepath.Join(o.flags.RootDir, "admin.token"))
+	if err != nil {
+		return nil, err
+	}
+	if c.Access, err = accessOf(o, m, token, c.Observe); err != nil {
+		return nil, err
+	}
+	serving, err := servingOf(o, m, c.Observe)
+	if err != nil {
+		return nil, err
+	}
+	secure, err := config.TLS(o.kubelet)
+	if err != nil {
+		return nil, err
+	}
+	secure.ClientAuth, secure.GetCertificate = tls.RequestClientCert, serving
+	handler, err := server.New(c)
+	if err != nil {
+		return nil, err
+	}
+	return newWeb(o.address, o.port, handler, secure, log.With("component", "server"))
+}
+
+// accessOf is who may use the API: without a cluster whoever has the token, or a certificate of the authority that is named.
+func accessOf(o *options, m *member, token string, obs observe.To) (server.Access, error) {
+	if m != nil {
+		return m.gateOf(o, token, obs)
+	}
+	a := server.AdminAccess{Token: token}
+	file := o.kubelet.Authentication.X509.ClientCAFile
+	if file == "" {
+		return a, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read --client-ca-file: %w", err)
+	}
+	a.ClientCAs = x509.NewCertPool()
+	if !a.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--client-ca-file %s holds no certificate in PEM form", file)
+	}
+	return a, nil
+}
