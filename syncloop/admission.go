@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,12 +46,27 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 		w.move(l.r, admitted)
 	case l.makeRoom(w, rejection):
 	default:
-		l.metrics.rejections.Record(1, rejection.Reason)
+		l.metrics.rejections.Record(1, counted(rejection.Reason))
 		l.tell(pod, rejection.Reason, rejection.Message)
 		w.rejection = rejection
 		w.ending = &runtime.Termination{Reason: rejection.Reason, Message: rejection.Message}
 		w.move(l.r, refused)
 	}
+}
+
+// counted is a reason as it is counted: those that are known, so that no cluster makes the metric grow without end.
+func counted(reason string) string {
+	switch reason {
+	case "AppArmor", "PodOSSelectorNodeLabelDoesNotMatch", "PodOSNotSupported", "InvalidNodeInfo", "InitContainerRestartPolicyForbidden",
+		"SupplementalGroupsPolicyNotSupported", "UnexpectedAdmissionError", "UnknownReason", "UnexpectedPredicateFailureType", "OutOfcpu",
+		"OutOfmemory", "OutOfephemeral-storage", "OutOfpods", "PodLevelResourcesNotSupported", "PodFeatureUnsupported", "Evicted",
+		"SysctlForbidden", "TopologyAffinityError", "NodeShutdown", "VolumeAttachmentLimitExceeded":
+		return reason
+	}
+	if strings.HasPrefix(reason, "OutOf") {
+		return "OutOfExtendedResources"
+	}
+	return "Other"
 }
 
 // ask asks the admitters one after the other; the first refusal wins.

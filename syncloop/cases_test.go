@@ -337,3 +337,59 @@ func (full) Mount(context.Context, *v1.Pod) (map[string]runtime.Volume, error) {
 }
 
 func (full) Unmount(context.Context, types.UID) error { return nil }
+
+// told has a status.Manager in front of the node's sink.
+func told(ctx context.Context, wg *sync.WaitGroup, cfg *syncloop.Config) {
+	m, err := status.New(status.Config{Sink: cfg.Sink})
+	if err != nil {
+		panic(err)
+	}
+	cfg.Sink = m
+	wg.Go(func() { _ = m.Run(ctx) })
+}
+
+func TestCase_c078_what_others_write_over_is_written_again(t *testing.T) {
+	for _, later := range []time.Duration{time.Second, time.Hour} { // soon after our own write, and long after it
+		onNode(t, told, func(n *node) {
+			n.do("add web app=sleep_100000 source=api")
+			time.Sleep(later)
+			n.api.change("web", func(p *v1.Pod) {
+				for i := range p.Status.Conditions {
+					if c := &p.Status.Conditions[i]; c.Type == v1.PodReady {
+						c.Status, c.Reason = v1.ConditionFalse, "NodeNotReady"
+					}
+				}
+			})
+			time.Sleep(12 * time.Second)
+			synctest.Wait()
+			if !isReady(n.api.objects["web"].Status) {
+				t.Errorf("written over after %v: not ready any more", later)
+			}
+		})
+	}
+}
+
+func TestCase_c083_the_generation_told_is_the_one_that_was_taken(t *testing.T) {
+	onNode(t, nil, func(n *node) {
+		tells := func() int64 {
+			synctest.Wait()
+			return n.api.objects["web"].Status.ObservedGeneration
+		}
+		n.do("add web app=sleep_100000 source=api")
+		if got := tells(); got != 1 {
+			t.Errorf("generation %d is told, want 1", got)
+		}
+		n.engine.Inject("StartContainer", runtimetest.Delay(10*time.Second))
+		n.do("exit web/app 1") // the next step takes long
+		time.Sleep(time.Second)
+		n.do("edit web app=sleep_100000 source=api deadline=1000")
+		time.Sleep(time.Second)
+		if got := tells(); got != 1 {
+			t.Errorf("generation %d is told while a step takes the one before", got)
+		}
+		time.Sleep(10 * time.Second)
+		if got := tells(); got != 2 {
+			t.Errorf("generation %d is told, want 2", got)
+		}
+	})
+}

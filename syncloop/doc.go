@@ -26,6 +26,10 @@
 // What the runtime has and no source wants is a stranger. Strangers are stopped and removed, but only once all sources have
 // said everything they want.
 //
+// The source named "api" is an API server's. Its pods get the marks by which a node knows them (annotations
+// kubernetes.io/config.source and config.seen), whatever they say themselves; several of one name may run, as the uid
+// tells them apart; a pod that is terminal there never runs again; and of a pod that is absent there no status is told.
+//
 // The loop calls each joint from many goroutines, but for one pod one call of Sync, Stop, Remove, Mount, Unmount, Setup and
 // Teardown at a time, and one of the StatusSink at a time.
 package syncloop

@@ -126,11 +126,18 @@ func (l *Loop) update(w *worker, pod *v1.Pod) {
 		w.end(l.r, runtime.Termination{})
 	case sooner(old, pod):
 		w.move(l.r, shorter)
-	case same(old, pod) && (equality.Semantic.DeepEqual(old.Status, pod.Status) || echo(w, old, pod)):
-		return
+	case same(old, pod):
+		if equality.Semantic.DeepEqual(old.Status, pod.Status) || echo(w, old, pod) {
+			return
+		}
+		w.reviewAt = time.Now().Add(review)
 	}
 	l.r.wake(w.uid)
 }
+
+// review is when a pod is looked at again of which the source shows a status that we did not tell. Somebody may have written
+// over ours, but ours may also be on its way: a status.Manager believes in the first only after ten seconds.
+const review = 11 * time.Second
 
 // echo says that the only news of a pod is the status that was told of it.
 func echo(w *worker, old, pod *v1.Pod) bool {

@@ -93,6 +93,11 @@ func (l *Loop) compute(w *worker) v1.PodStatus {
 		Pod: w.pod, Last: w.last, Seen: w.seen, Termination: w.ending, Rejection: w.rejection, Ended: w.phase >= terminated,
 	}
 	p := w.phase
+	if p == syncing && w.used > 0 && w.used < in.Pod.Generation { // a step under way knows only an older one
+		older := *in.Pod
+		older.Generation = w.used
+		in.Pod = &older
+	}
 	l.r.mu.Unlock()
 	if l.cfg.Probes != nil && p < terminated && w.rejection == nil {
 		l.cfg.Probes.Track(in.Pod, in.Seen, p == terminating)

@@ -172,6 +172,8 @@ type worker struct {
 	failures int       // steps in a row
 	retryAt  time.Time // as the runtime's last step asked
 	told     bool      // Finished was called
+	used     int64     // generation of the spec that the newest step took; 0: none yet
+	reviewAt time.Time // to be looked at then, whatever comes
 
 	complaint  string // the last failure people were told of
 	complained time.Time

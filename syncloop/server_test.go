@@ -77,7 +77,7 @@ func (s *server) put(p *v1.Pod) {
 		p.CreationTimestamp, p.Generation, p.Status = old.CreationTimestamp, old.Generation+1, old.Status
 		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = old.DeletionTimestamp, old.DeletionGracePeriodSeconds
 	} else {
-		p.Status.Phase = v1.PodPending
+		p.Generation, p.Status.Phase = 1, v1.PodPending
 		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue}}
 	}
 	s.objects[p.Name] = p

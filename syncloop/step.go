@@ -53,6 +53,9 @@ func (l *Loop) work(ctx context.Context, w *worker) {
 	w.stepping, w.stop = true, stop
 	w.quiet()
 	l.late(w)
+	if left := time.Until(w.reviewAt); left > 0 {
+		l.after(w, left)
+	}
 	news := func() {
 		l.r.mu.Lock()
 		defer l.r.mu.Unlock()
@@ -195,17 +198,18 @@ func (l *Loop) sync(ctx context.Context, w *worker, news func()) error {
 	if err != nil {
 		return err
 	}
-	news()
 	l.r.mu.Lock()
 	pod := w.pod
+	w.used = pod.Generation
 	l.r.mu.Unlock()
+	news()
 	if l.over(w, l.compute(w)) {
 		return nil
 	}
 	in := runtime.SyncInput{Seen: seen}
 	if err := l.prepare(ctx, pod, &in); err != nil {
 		if rejection, refuses := errors.AsType[*runtime.Rejection](err); refuses {
-			l.metrics.rejections.Record(1, rejection.Reason)
+			l.metrics.rejections.Record(1, counted(rejection.Reason))
 			l.tell(pod, rejection.Reason, rejection.Message)
 			l.finish(w, runtime.Termination{Reason: rejection.Reason, Message: "Pod was rejected: " + rejection.Message})
 			return nil
