@@ -14,7 +14,8 @@
 // The status is computed every ten seconds and at once after a kick. It is sent when something but a heartbeat differs from
 // what the server has, and every five minutes otherwise; after a change the next regular report is up to half that time
 // earlier or later, so that many nodes do not speak at once. A round makes five attempts without waiting in between. In the
-// first 30 s the status is computed ten times a second until the node is ready. A node that is gone from the server is
+// first 30 s the status is computed ten times a second until the node is ready, and an agent that starts on a node that is
+// ready has two seconds to find out that it still is before it says otherwise. A node that is gone from the server is
 // registered anew.
 //
 // Conditions that a setter owns are put right when somebody else wrote to them; all others are left alone. The time of the

@@ -63,6 +63,7 @@ const (
 	registerMax   = 7 * time.Second
 	hurryEvery    = 100 * time.Millisecond // between two computations until the node is ready for the first time
 	hurryFor      = 30 * time.Second
+	settle        = 2 * time.Second // after a start, until parts that have not looked yet make a ready node unready
 )
 
 // Reporter keeps a node's object up to date. Report and Ref are safe for concurrent use, also beside Run.
@@ -74,11 +75,13 @@ type Reporter struct {
 
 	mu            sync.Mutex // held during a round; guards the rest
 	registered    bool
-	began         time.Time // first attempt to register
+	began         time.Time // first round
 	created       time.Time // when the node was registered as a new one
 	before, after *v1.Node  // the latest write: the node it was made from, and what it made of it
 	reported      time.Time
 	stagger       time.Duration // added to Report once after a change, so that nodes that changed together part again
+	isReady       bool          // as of the last round
+	backoff       time.Duration // before the next attempt to register
 	unschedulable bool
 	complaints    []string // latest error of each setter
 }
@@ -118,7 +121,6 @@ func (r *Reporter) Ref() observe.Ref {
 func (r *Reporter) Run(ctx context.Context) error {
 	r.metrics.name.Record(1, r.cfg.Name)
 	r.event(observe.Event{Reason: "Starting", Message: "Starting kubelet."})
-	wait := registerFirst
 	round := time.NewTimer(0)
 	defer round.Stop()
 	hurry := time.NewTicker(hurryEvery)
@@ -150,18 +152,10 @@ func (r *Reporter) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err == nil {
-			wait = registerFirst
-			round.Reset(jittered(r.cfg.Every))
-			continue
+		if err != nil {
+			r.log.Warn("node status not delivered; trying again", "err", err)
 		}
-		r.log.Warn("node status not delivered; trying again", "err", err)
-		if r.isRegistered() {
-			round.Reset(jittered(r.cfg.Every))
-		} else {
-			round.Reset(wait)
-			wait = min(2*wait, registerMax)
-		}
+		round.Reset(r.next())
 	}
 }
 
@@ -175,6 +169,9 @@ func jittered(d time.Duration) time.Duration {
 func (r *Reporter) Report(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.began.IsZero() {
+		r.began = time.Now()
+	}
 	var err error
 	for try := range tries {
 		if !r.registered {
@@ -208,6 +205,11 @@ func (r *Reporter) try(ctx context.Context, fromWatch bool) error {
 	r.uid.Store(string(base.UID))
 	r.schedulable(base)
 	node := r.compute(ctx, base)
+	r.isReady = isReady(node)
+	if r.settling(base) {
+		r.after = base
+		return nil
+	}
 	differs := changed(base, node)
 	if differs || time.Since(r.reported) >= r.cfg.Report+r.stagger {
 		if err := r.send(ctx, base, node); err != nil {
@@ -258,13 +260,28 @@ func (r *Reporter) send(ctx context.Context, from, to *v1.Node) error {
 func (r *Reporter) ready() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.after != nil && isReady(r.after)
+	return r.isReady
 }
 
-func (r *Reporter) isRegistered() bool {
+// settling says that an agent that has just started would call a node unready that was ready before: its parts may only not
+// have looked yet, and pods of an unready node get no traffic.
+func (r *Reporter) settling(base *v1.Node) bool {
+	return r.reported.IsZero() && !r.isReady && isReady(base) && time.Since(r.began) < settle
+}
+
+// next is how long the next round is away.
+func (r *Reporter) next() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.registered
+	if !r.registered {
+		r.backoff = min(max(2*r.backoff, registerFirst), registerMax)
+		return r.backoff
+	}
+	r.backoff = 0
+	if left := settle - time.Since(r.began); r.reported.IsZero() && left > 0 {
+		return left
+	}
+	return jittered(r.cfg.Every)
 }
 
 // turnsReady says that the node is registered, and would be ready if it was computed again now.

@@ -392,6 +392,44 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+func TestRestartOnAReadyNode(t *testing.T) {
+	for rule, c := range map[string]struct {
+		after   time.Duration // until the agent finds all in order
+		unready time.Duration // until it says otherwise; 0: it does not
+	}{
+		"that stays ready is not unready in between": {after: 1500 * time.Millisecond},
+		"that is not": {after: time.Minute, unready: 2 * time.Second},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := node(t)
+				if err := w.r.Report(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Hour)
+				again := node(t, func(c *Config) { c.Sink, c.Seen = w.server, w.seen })
+				again.health = errors.New("nobody has looked yet")
+				time.AfterFunc(c.after, func() { again.set(func(h *host) { h.health = nil }) })
+				start, unready := time.Now(), time.Duration(0)
+				again.run(t)
+				for range 200 {
+					time.Sleep(100 * time.Millisecond)
+					synctest.Wait()
+					if w.ready() != v1.ConditionTrue && unready == 0 {
+						unready = time.Since(start)
+					}
+				}
+				if unready.Round(200*time.Millisecond) != c.unready {
+					t.Errorf("unready after %v, want %v", unready, c.unready)
+				}
+				if got := time.Since(condition(w.now(), v1.NodeReady).LastHeartbeatTime.Time); got > time.Minute {
+					t.Errorf("nothing was reported for %v", got)
+				}
+			})
+		})
+	}
+}
+
 func TestReboot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := node(t)

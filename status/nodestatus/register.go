@@ -21,9 +21,6 @@ const (
 
 // register creates the node, or puts an older one right.
 func (r *Reporter) register(ctx context.Context) error {
-	if r.began.IsZero() {
-		r.began = time.Now()
-	}
 	initial := r.compute(ctx, r.cfg.Initial)
 	node, err := r.make(ctx, initial)
 	if err != nil {
