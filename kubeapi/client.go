@@ -20,6 +20,7 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 
@@ -151,4 +152,4 @@ func (c *Client) Run(ctx context.Context) error {
 }
 
 // CloseIdle closes the connections nobody uses: what a network has silently cut is opened anew.
-func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
+func (c *Client) CloseIdle() { utilnet.CloseIdleConnectionsFor(c.http.Transport) } // the http.Client does not look into wrapped ones

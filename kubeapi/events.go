@@ -3,118 +3,187 @@ package kubeapi
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/klog/v2"
+	"k8s.io/client-go/tools/record/util"
 
 	"github.com/kubeletkit/kubeletkit/observe"
+	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
 // Events tells events to the API server, where people read them under "kubectl describe". Equal ones are counted, many alike
 // are put together, and one object is told of at most one every five minutes after the first 25. It is an observe.Events.
 type Events struct {
-	client *Client
-	queue  chan observe.Event
+	client     *Client
+	queue      chan queued
+	dropped    atomic.Int64
+	correlator *record.EventCorrelator
+	stamp      int64 // in the name of the last event; no two have the same
+}
+
+// queued is an event and when it happened.
+type queued struct {
+	observe.Event
+
+	at time.Time
 }
 
 const (
-	eventQueue = 1000
-	eventStop  = 2 * time.Second // for what is queued when Run is told to end
+	eventQueue  = 1000
+	eventTries  = 12
+	eventWait   = 10 * time.Second // between two tries
+	eventWithin = 30 * time.Second // for one try
+	eventStop   = 2 * time.Second  // for what is queued when Run is told to end
 )
 
-// NewEvents makes a teller of events at rest. Events wait for Run, up to a thousand; more are dropped.
+// NewEvents makes a teller of events at rest. Events wait for Run, and while the server does not answer, up to a thousand;
+// more are dropped. They keep the time at which they happened.
 func NewEvents(c *Client) *Events {
-	return &Events{c, make(chan observe.Event, eventQueue)}
+	return &Events{client: c, queue: make(chan queued, eventQueue), correlator: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{})}
 }
 
 // Event takes an event. It never blocks.
 func (e *Events) Event(ev observe.Event) {
 	select {
-	case e.queue <- ev:
+	case e.queue <- queued{ev, time.Now()}:
 	default:
-		e.client.log.Warn("an event is dropped, too many wait", "kind", ev.About.Kind, "name", ev.About.Name, "reason", ev.Reason)
+		e.dropped.Add(1)
 	}
 }
 
-// Run sends until ctx ends, then what waits, each event with one try.
+// Run sends until ctx ends, then what waits, each event with one try. A server that is not there or has too much to do is
+// tried again for two minutes; what it refuses is not.
 func (e *Events) Run(ctx context.Context) error {
-	logs := klog.NewContext(context.WithoutCancel(ctx), logr.FromSlogHandler(e.client.log.Handler()).V(4))
-	own, cancel := context.WithCancel(logs)
-	defer cancel()
-	b := record.NewBroadcaster(record.WithContext(logs))
-	defer b.Shutdown()
-	watch := b.StartRecordingToSink(eventSink{own, e.client})
-	defer watch.Stop()
-	recorder := b.NewRecorder(scheme, v1.EventSource{Component: "kubelet", Host: e.client.cfg.Node})
-	for {
+	var open *record.EventCorrelateResult // not told yet
+	for ctx.Err() == nil {
 		select {
-		case ev := <-e.queue:
-			e.record(recorder, ev)
-			continue
+		case q := <-e.queue:
+			if r := e.correlate(q); r != nil && !e.insist(ctx, r) {
+				open = r
+			}
 		case <-ctx.Done():
 		}
-		break
 	}
-	time.AfterFunc(eventStop, cancel)
-	for {
+	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventStop)
+	defer cancel()
+	if open != nil {
+		e.send(final, open)
+	}
+	for final.Err() == nil {
 		select {
-		case ev := <-e.queue:
-			e.record(recorder, ev)
+		case q := <-e.queue:
+			if r := e.correlate(q); r != nil {
+				e.send(final, r)
+			}
 		default:
 			return nil
 		}
 	}
+	return nil
 }
 
-func (e *Events) record(to record.EventRecorder, ev observe.Event) {
-	ref := &v1.ObjectReference{
-		APIVersion: "v1", Kind: ev.About.Kind, Namespace: ev.About.Namespace, Name: ev.About.Name,
-		UID: types.UID(ev.About.UID), FieldPath: ev.About.FieldPath,
+// correlate makes of an event what is to be sent; nil for nothing.
+func (e *Events) correlate(q queued) *record.EventCorrelateResult {
+	if n := e.dropped.Swap(0); n > 0 {
+		e.client.log.Warn("events were dropped, too many waited", "count", n)
 	}
+	r, err := e.correlator.EventCorrelate(e.event(q))
+	switch {
+	case err != nil:
+		e.client.log.Warn("an event cannot be sent", "reason", q.Reason, "err", err)
+	case !r.Skip:
+		return r
+	}
+	return nil
+}
+
+// event is one as the API has it.
+func (e *Events) event(q queued) *v1.Event {
+	e.stamp = max(e.stamp+1, q.at.UnixNano())
+	at := metav1.NewTime(q.at)
 	kind := v1.EventTypeNormal
-	if ev.Warning {
+	if q.Warning {
 		kind = v1.EventTypeWarning
 	}
-	to.AnnotatedEventf(ref, ev.Annotations, kind, ev.Reason, "%s", ev.Message)
-}
-
-// eventSink is what the recorder writes to.
-type eventSink struct {
-	ctx    context.Context
-	client *Client
-}
-
-func (s eventSink) place(e *v1.Event) place {
-	return place{s.client.events, "events", e.Namespace, e.Name}
-}
-
-// Create makes an event.
-func (s eventSink) Create(e *v1.Event) (*v1.Event, error) {
-	answer := new(v1.Event)
-	return answer, bare(s.place(e).create(s.ctx, e, answer))
-}
-
-// Update replaces an event.
-func (s eventSink) Update(e *v1.Event) (*v1.Event, error) {
-	answer := new(v1.Event)
-	return answer, bare(s.place(e).update(s.ctx, e, answer))
-}
-
-// Patch counts an event once more.
-func (s eventSink) Patch(e *v1.Event, patch []byte) (*v1.Event, error) {
-	answer := new(v1.Event)
-	return answer, bare(s.place(e).patch(s.ctx, patch, answer))
-}
-
-// bare is the server's own answer: the recorder looks at the type of an error to know whether to try again.
-func bare(err error) error {
-	if answer, ok := errors.AsType[*apierrors.StatusError](err); ok {
-		return answer
+	namespace := q.About.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
 	}
-	return err
+	return &v1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: util.GenerateEventName(q.About.Name, e.stamp), Namespace: namespace, Annotations: q.Annotations},
+		InvolvedObject: v1.ObjectReference{
+			APIVersion: "v1", Kind: q.About.Kind, Namespace: q.About.Namespace, Name: q.About.Name,
+			UID: types.UID(q.About.UID), FieldPath: q.About.FieldPath,
+		},
+		Reason: q.Reason, Message: q.Message, Type: kind,
+		FirstTimestamp: at, LastTimestamp: at, Count: 1,
+		Source:              v1.EventSource{Component: "kubelet", Host: e.client.cfg.Node},
+		ReportingController: "kubelet", ReportingInstance: e.client.cfg.Node,
+	}
+}
+
+// insist sends until it is told, refused or given up; false when ctx has ended before.
+func (e *Events) insist(ctx context.Context, r *record.EventCorrelateResult) bool {
+	wait := rand.N(eventWait)
+	for try := 1; !e.send(ctx, r); try++ {
+		if try == eventTries {
+			e.client.log.Warn("an event is given up, the API server does not take it", "reason", r.Event.Reason, "object", r.Event.InvolvedObject.Name)
+			return true
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return false
+		}
+		wait = eventWait
+	}
+	return true
+}
+
+// send tries once. It is true unless another try makes sense.
+func (e *Events) send(ctx context.Context, r *record.EventCorrelateResult) bool {
+	ctx, cancel := context.WithTimeout(ctx, eventWithin)
+	defer cancel()
+	answer := new(v1.Event)
+	p := place{e.client.events, "events", r.Event.Namespace, r.Event.Name}
+	err := error(runtime.ErrNotFound)
+	if r.Event.Count > 1 && r.Patch != nil {
+		err = p.patch(ctx, r.Patch, answer)
+	}
+	if errors.Is(err, runtime.ErrNotFound) { // new, or it was so long ago that the server has forgotten
+		made := r.Event.DeepCopy()
+		made.ResourceVersion = ""
+		err = p.create(ctx, made, answer)
+	}
+	if err == nil {
+		e.correlator.UpdateState(answer)
+		return true
+	}
+	if worthATry(err) {
+		e.client.log.Debug("an event is not told", "reason", r.Event.Reason, "err", err)
+		return false
+	}
+	level := slog.LevelWarn
+	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause) {
+		level = slog.LevelDebug
+	}
+	e.client.log.Log(ctx, level, "an event is refused", "reason", r.Event.Reason, "err", err)
+	return true
+}
+
+// worthATry says that a server may do later what it did not do now.
+func worthATry(err error) bool {
+	if _, answered := errors.AsType[*apierrors.StatusError](err); !answered {
+		return true
+	}
+	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
 }

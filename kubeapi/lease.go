@@ -3,6 +3,7 @@ package kubeapi
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -24,7 +25,7 @@ type Lease struct {
 
 const (
 	leaseNamespace = "kube-node-lease"
-	leaseTries     = 5
+	leaseTries     = 5                      // until a missing node is worth a warning
 	leaseFirst     = 200 * time.Millisecond // wait after a failed try, doubled up to leaseMost
 	leaseMost      = 7 * time.Second
 )
@@ -53,11 +54,16 @@ func (l *Lease) Run(ctx context.Context) error {
 			next.Reset(every + time.Duration(rand.Int64N(int64(every)/25+1)))
 			continue
 		}
-		failures++
-		if ctx.Err() == nil && !errors.Is(err, runtime.ErrNotFound) {
-			l.Client.log.Warn("the node's lease is not renewed; trying again", "err", err, "failures", failures)
+		if ctx.Err() != nil {
+			return nil
 		}
-		if failures >= 2 && !apierrors.IsConflict(err) {
+		failures++
+		level := slog.LevelWarn
+		if errors.Is(err, runtime.ErrNotFound) && failures < leaseTries {
+			level = slog.LevelDebug // a node that is about to be made
+		}
+		l.Client.log.Log(ctx, level, "the node's lease is not renewed; trying again", "err", err, "failures", failures)
+		if failures >= 2 && !apierrors.IsConflict(err) && !errors.Is(err, runtime.ErrNotFound) {
 			l.Failed()
 		}
 		next.Reset(leaseWait(failures))
@@ -102,8 +108,10 @@ func (l *Lease) renew(ctx context.Context, duration time.Duration) error {
 	l.last = answer
 	if err != nil {
 		l.last = nil // read it again
+		return err
 	}
-	return err
+	l.last.ManagedFields = nil
+	return nil
 }
 
 // leaseOf is the next state of a lease.

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
@@ -70,14 +71,19 @@ func (c *Client) UpdateNode(ctx context.Context, from, to *v1.Node) error {
 	return c.nodePlace().patch(ctx, patch, new(v1.Node), "status")
 }
 
+// told is what UpdateNode writes of a node.
+func told(n *v1.Node) v1.Node {
+	return v1.Node{ObjectMeta: metav1.ObjectMeta{Labels: n.Labels, Annotations: n.Annotations}, Status: n.Status}
+}
+
 // nodePatch is the difference, nil for none. Addresses are merged by type as the API declares them, which loses one of two of
 // the same type: a changed list is sent whole.
 func nodePatch(from, to *v1.Node) ([]byte, error) {
-	was, err := json.Marshal(v1.Node{ObjectMeta: from.ObjectMeta, Status: from.Status})
+	was, err := json.Marshal(told(from))
 	if err != nil {
 		return nil, err
 	}
-	is, err := json.Marshal(v1.Node{ObjectMeta: to.ObjectMeta, Status: to.Status})
+	is, err := json.Marshal(told(to))
 	if err != nil {
 		return nil, err
 	}

@@ -19,19 +19,19 @@ import (
 
 // Objects reads what pods on this node refer to. ConfigMaps and Secrets are watched one by one while somebody follows them,
 // Services all, RuntimeClasses all from the first time somebody asks. Answers are shared and read-only. Nothing is watched
-// before Run, nor after it.
+// before Run, nor after it; Run is for once.
 type Objects struct {
 	client *Client
 
 	services *watched[*v1.Service]
 	classes  *watched[*nodev1.RuntimeClass]
 
-	mu        sync.Mutex // guards the rest
-	followed  map[object]*follower
-	run       context.Context // nil before Run
-	wanted    []func(ctx context.Context)
-	inClass   bool
-	wg        sync.WaitGroup
+	mu       sync.Mutex // guards the rest
+	followed map[object]*follower
+	run      context.Context // nil before Run
+	wanted   []func(ctx context.Context)
+	inClass  bool
+	wg       sync.WaitGroup
 }
 
 type object struct{ kind, namespace, name string }
@@ -40,8 +40,9 @@ type object struct{ kind, namespace, name string }
 type follower struct {
 	seen  *watched[metav1.Object]
 	users map[*func()]bool
-	stop  context.CancelFunc // nil: not begun
-	idle  *time.Timer        // runs while nobody follows
+	stop  context.CancelFunc
+	still bool        // it cannot change, so the watch has ended
+	idle  *time.Timer // runs while nobody follows
 }
 
 const (
@@ -88,7 +89,8 @@ func (o *Objects) begin(watch func(ctx context.Context)) {
 }
 
 // Follow watches a ConfigMap or a Secret until stop is called, and calls changed when it is first seen and after each change.
-// changed must not block. Other kinds never change.
+// changed must not block, and may still be called once while stop is. One that is immutable is watched no longer than until it
+// is seen, which happens anew for each who begins to follow. Other kinds never change.
 func (o *Objects) Follow(kind, namespace, name string, changed func()) (stop func()) {
 	if kind != "ConfigMap" && kind != "Secret" {
 		return func() {}
@@ -98,7 +100,11 @@ func (o *Objects) Follow(kind, namespace, name string, changed func()) (stop fun
 	defer o.mu.Unlock()
 	f := o.followed[key]
 	if f == nil {
-		f = o.follow(key)
+		f = &follower{users: map[*func()]bool{}, still: true}
+		o.followed[key] = f
+	}
+	if f.still {
+		o.watch(key, f)
 	}
 	if f.idle != nil {
 		f.idle.Stop()
@@ -109,27 +115,41 @@ func (o *Objects) Follow(kind, namespace, name string, changed func()) (stop fun
 	return sync.OnceFunc(func() { o.release(key, f, user) })
 }
 
-// follow begins to watch. The lock is held.
-func (o *Objects) follow(key object) *follower {
-	f := &follower{users: map[*func()]bool{}}
-	if key.kind == "ConfigMap" {
-		f.seen = newWatched[metav1.Object](o.client, o.client.pods, &v1.ConfigMap{}, "configmaps", key.namespace, named(key.name))
-	} else {
-		f.seen = newWatched[metav1.Object](o.client, o.client.pods, &v1.Secret{}, "secrets", key.namespace, named(key.name))
+// watch begins to watch. The lock is held.
+func (o *Objects) watch(key object, f *follower) {
+	kind, resource := kruntime.Object(&v1.ConfigMap{}), "configmaps"
+	if key.kind == "Secret" {
+		kind, resource = &v1.Secret{}, "secrets"
 	}
-	f.seen.changed = func() { o.tell(f) }
+	seen := newWatched[metav1.Object](o.client, o.client.pods, kind, resource, key.namespace, named(key.name))
 	own, cancel := context.WithCancel(context.Background())
-	f.stop = cancel
-	o.followed[key] = f
+	seen.changed = func() { o.tell(f, seen, cancel) }
+	f.seen, f.stop, f.still = seen, cancel, false
 	o.begin(func(ctx context.Context) {
 		defer context.AfterFunc(ctx, cancel)()
-		f.seen.run(own)
+		seen.run(own)
 	})
-	return f
 }
 
-func (o *Objects) tell(f *follower) {
+// immutable says that an object can only be deleted.
+func immutable(obj metav1.Object) bool {
+	var is *bool
+	switch obj := obj.(type) {
+	case *v1.ConfigMap:
+		is = obj.Immutable
+	case *v1.Secret:
+		is = obj.Immutable
+	}
+	return is != nil && *is
+}
+
+func (o *Objects) tell(f *follower, seen *watched[metav1.Object], stop context.CancelFunc) {
+	obj, there := seen.one()
 	o.mu.Lock()
+	if there && immutable(obj) {
+		stop()
+		f.still = f.still || f.seen == seen
+	}
 	users := make([]func(), 0, len(f.users))
 	for u := range f.users {
 		users = append(users, *u)
@@ -161,17 +181,20 @@ func (o *Objects) release(key object, f *follower, user *func()) {
 // look answers from the watch on an object, if there is one that has come so far; ok is false when it has not.
 func (o *Objects) look(ctx context.Context, key object) (obj metav1.Object, ok bool, err error) {
 	o.mu.Lock()
-	f := o.followed[key]
+	var seen *watched[metav1.Object]
+	if f := o.followed[key]; f != nil {
+		seen = f.seen
+	}
 	o.mu.Unlock()
-	if f == nil {
+	if seen == nil {
 		return nil, false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
-	if f.seen.wait(ctx) != nil {
+	if seen.wait(ctx) != nil {
 		return nil, false, nil
 	}
-	obj, ok = f.seen.one()
+	obj, ok = seen.one()
 	if !ok {
 		return nil, true, fmt.Errorf("%s %q: %w", key.kind, key.namespace+"/"+key.name, runtime.ErrNotFound)
 	}

@@ -3,6 +3,7 @@ package kubeapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -21,27 +22,38 @@ import (
 // its mirror. It is a status.Sink; the Manager in front of it repeats what fails.
 //
 // A status is compared with the object as the source shows it or as the last answer of the server had it, whichever is newer,
-// so one request is all it takes. The request names the uid. Should the server know better, it is asked, and the rest is sent.
+// so one request is all it takes. The request names the uid, and with another phase the version it was compared with, so that
+// a pod somebody has ended stays ended. Should the server know better, it is asked, and the rest is sent.
 type Sink struct {
 	Client *Client
 	Mirror func(static *v1.Pod) *v1.Pod // the mirror of a static pod, nil while it has none; nil: static pods are not told
 
 	mu   sync.Mutex
-	last map[types.UID]*v1.Pod // what the server answered, until the pod is over
+	last map[types.UID]*v1.Pod // what the server answered, by the pod's own uid, until the source shows it or the pod is over
 }
+
+// sinkTries is how often a status is compared anew when the object changes under our hands.
+const sinkTries = 3
 
 // UpdateStatus writes what differs. A pod that is gone or has a successor of its name is runtime.ErrNotFound.
 func (s *Sink) UpdateStatus(ctx context.Context, pod *v1.Pod, st v1.PodStatus) error {
-	known := s.target(pod)
-	if known == nil {
+	shown := s.target(pod)
+	if shown == nil {
 		return nil
 	}
-	known = s.newest(known)
-	err := s.write(ctx, known, st)
-	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
-		if known, err = s.read(ctx, known); err == nil {
-			err = s.write(ctx, known, st)
+	known := s.newest(pod.UID, shown)
+	answer, err := s.write(ctx, known, st)
+	for try := 1; try < sinkTries && (apierrors.IsConflict(err) || apierrors.IsInvalid(err)); try++ {
+		if known, err = s.read(ctx, known); err != nil {
+			break
 		}
+		answer, err = s.write(ctx, known, st)
+	}
+	switch {
+	case errors.Is(err, runtime.ErrNotFound):
+		s.forget(pod.UID)
+	case err == nil && answer != shown:
+		s.remember(pod.UID, answer)
 	}
 	return err
 }
@@ -58,26 +70,27 @@ func (s *Sink) target(pod *v1.Pod) *v1.Pod {
 }
 
 // newest is the later of what the source shows and what the server answered last.
-func (s *Sink) newest(pod *v1.Pod) *v1.Pod {
+func (s *Sink) newest(uid types.UID, shown *v1.Pod) *v1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := s.last[pod.UID]
+	last := s.last[uid]
 	if last == nil {
-		return pod
+		return shown
 	}
-	if c, err := resourceversion.CompareResourceVersion(last.ResourceVersion, pod.ResourceVersion); err != nil || c < 0 {
-		return pod
+	if c, err := resourceversion.CompareResourceVersion(last.ResourceVersion, shown.ResourceVersion); err != nil || c <= 0 || last.UID != shown.UID {
+		delete(s.last, uid)
+		return shown
 	}
 	return last
 }
 
-func (s *Sink) remember(pod *v1.Pod) {
+func (s *Sink) remember(uid types.UID, answer *v1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last == nil {
 		s.last = map[types.UID]*v1.Pod{}
 	}
-	s.last[pod.UID] = pod
+	s.last[uid] = answer
 }
 
 func (s *Sink) forget(uid types.UID) {
@@ -100,19 +113,18 @@ func (s *Sink) read(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
 	return now, nil
 }
 
-// write sends the difference to what is known.
-func (s *Sink) write(ctx context.Context, known *v1.Pod, st v1.PodStatus) error {
+// write sends the difference to what is known and returns what is known then.
+func (s *Sink) write(ctx context.Context, known *v1.Pod, st v1.PodStatus) (*v1.Pod, error) {
 	patch, err := statusPatch(known, status.Merge(known.Status, st))
 	if err != nil || patch == nil {
-		return err
+		return known, err
 	}
 	answer := new(v1.Pod)
 	if err := s.Client.pod(known.Namespace, known.Name).patch(ctx, patch, answer, "status"); err != nil {
-		return err
+		return nil, err
 	}
 	answer.ManagedFields = nil
-	s.remember(answer)
-	return nil
+	return answer, nil
 }
 
 // statusPatch is what makes one status the other, for the pod with that uid only; nil when nothing does.
@@ -133,7 +145,11 @@ func statusPatch(pod *v1.Pod, to v1.PodStatus) ([]byte, error) {
 	if err := json.Unmarshal(diff, &m); err != nil {
 		return nil, err
 	}
-	m["metadata"] = map[string]any{"uid": pod.UID}
+	only := map[string]any{"uid": pod.UID}
+	if to.Phase != pod.Status.Phase {
+		only["resourceVersion"] = pod.ResourceVersion
+	}
+	m["metadata"] = only
 	return json.Marshal(m)
 }
 

@@ -10,7 +10,8 @@ import (
 )
 
 // Source delivers the pods that are bound to the Client's node, terminal ones too. Pods that only mirror static ones are
-// kept back and shown to Mirrors. It is a syncloop.PodSource.
+// kept back and shown to Mirrors. What a pod says of its own source is overruled: these come from the API server. It is a
+// syncloop.PodSource.
 type Source struct {
 	Client  *Client
 	Mirrors func(pods []*v1.Pod) // called with all of them before each delivery; nil: nobody cares
@@ -56,9 +57,14 @@ func (s *Source) Run(ctx context.Context, set func(pods []*v1.Pod, complete bool
 // split tells mirrors from pods.
 func split(all []*v1.Pod) (own, mirrors []*v1.Pod) {
 	for _, p := range all {
-		if _, is := p.Annotations[podspec.MirrorAnnotation]; is {
+		switch _, mirror := p.Annotations[podspec.MirrorAnnotation]; {
+		case mirror:
 			mirrors = append(mirrors, p)
-		} else {
+		case podspec.Static(p): // an annotation that a user wrote: static pods have rights that others do not
+			p = p.DeepCopy()
+			p.Annotations[podspec.SourceAnnotation] = "api"
+			own = append(own, p)
+		default:
 			own = append(own, p)
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // watched is what a selection of objects looks like now, kept by a reflector: by uid, so that an object and its successor of
@@ -25,6 +27,7 @@ type watched[T metav1.Object] struct {
 	name string
 	kind kruntime.Object
 	lw   *cache.ListWatch
+	pace flowcontrol.RateLimiter // of new watches
 
 	mu      sync.Mutex // guards the rest
 	objects map[types.UID]T
@@ -38,6 +41,7 @@ type watched[T metav1.Object] struct {
 func newWatched[T metav1.Object](c *Client, client rest.Interface, kind kruntime.Object, resource, namespace string, selection fields.Selector) *watched[T] {
 	w := &watched[T]{
 		kind: kind, log: logr.FromSlogHandler(c.log.Handler()).V(2), name: strings.TrimSpace(resource + " " + namespace + " " + selection.String()),
+		pace:    flowcontrol.NewTokenBucketRateLimiter(1, 10),
 		objects: map[types.UID]T{}, synced: make(chan struct{}), news: make(chan struct{}),
 	}
 	list := func(o metav1.ListOptions) *rest.Request {
@@ -49,6 +53,10 @@ func newWatched[T metav1.Object](c *Client, client rest.Interface, kind kruntime
 			return list(o).Do(ctx).Get()
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			// The reflector begins anew at once when a list that comes object by object is cut in the middle, each time.
+			if err := w.pace.Wait(ctx); err != nil {
+				return nil, err
+			}
 			o.Watch = true
 			return list(o).Watch(ctx)
 		},
@@ -58,7 +66,7 @@ func newWatched[T metav1.Object](c *Client, client rest.Interface, kind kruntime
 
 // run keeps it true until ctx ends.
 func (w *watched[T]) run(ctx context.Context) {
-	r := cache.NewReflectorWithOptions(w.lw, w.kind, w, cache.ReflectorOptions{Name: w.name, Logger: &w.log})
+	r := cache.NewReflectorWithOptions(w.lw, w.kind, w, cache.ReflectorOptions{Name: w.name, Logger: &w.log, Clock: stopping{ctx: ctx}})
 	r.RunWithContext(klog.NewContext(ctx, w.log))
 }
 
@@ -169,15 +177,41 @@ func (w *watched[T]) Replace(list []any, _ string) error {
 // Resync is the reflector's.
 func (w *watched[T]) Resync() error { return nil }
 
-// as takes an object as what was asked for. Who last wrote which field is dropped: nobody here wants it.
+// Transformer is the reflector's: a list that comes object by object is kept in the short form from the start.
+func (w *watched[T]) Transformer() cache.TransformFunc { return short }
+
+// short drops who last wrote which field: nobody here wants it, and it can be half of an object.
+func short(obj any) (any, error) {
+	if m, ok := obj.(metav1.Object); ok {
+		m.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+// as takes an object as what was asked for.
 func as[T metav1.Object](obj any) (o T, err error) {
 	o, ok := obj.(T)
 	if !ok {
 		return o, fmt.Errorf("%T instead of %T", obj, o)
 	}
-	m, err := meta.Accessor(obj)
-	if err == nil {
-		m.SetManagedFields(nil)
-	}
-	return o, err
+	o.SetManagedFields(nil)
+	return o, nil
+}
+
+// stopping is a clock whose waits end with a context: not all those of the reflector do, and one is of up to a minute.
+type stopping struct {
+	clock.RealClock
+
+	ctx context.Context
+}
+
+// After is the reflector's.
+func (s stopping) After(d time.Duration) <-chan time.Time {
+	over := make(chan time.Time, 1)
+	ctx, cancel := context.WithTimeout(s.ctx, d)
+	context.AfterFunc(ctx, func() {
+		cancel()
+		over <- time.Now()
+	})
+	return over
 }
