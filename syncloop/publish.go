@@ -48,15 +48,20 @@ func (l *Loop) announce(ctx context.Context, w *worker) {
 // probe result is out while a pull or a hook still holds the step.
 func (l *Loop) publish(ctx context.Context, w *worker) error {
 	l.r.mu.Lock()
-	p, known, told := w.phase, w.seenBy > 0 || w.rejection != nil, w.told
+	p, refused, told := w.phase, w.rejection != nil, w.told
+	known := w.seenBy > 0 || refused
 	l.r.mu.Unlock()
 	if told {
 		return nil
 	}
 	if p < terminated {
 		// Before the first look nothing is known, which is not the same as nothing being there.
-		if _, err := l.lookAfter(ctx, w, time.Time{}); err != nil && !known {
+		seen, err := l.lookAfter(ctx, w, time.Time{})
+		switch {
+		case err != nil && !known:
 			return err
+		case err == nil && refused && seen.ContainersRunning():
+			return nil // it ran under an earlier agent: it is over when that is stopped
 		}
 	}
 	s := l.compute(w)
