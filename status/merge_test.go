@@ -200,3 +200,12 @@ func TestMergeKeepsTheTimeAtWhichReadyBecameFalse(t *testing.T) {
 		t.Errorf("Ready is False since %v, want the server's %v", at, server.Conditions[0].LastTransitionTime)
 	}
 }
+
+func BenchmarkMerge(b *testing.B) {
+	p := pod(always, "i-a", "s-b", "app", "log")
+	ours := told(p, seen(running("app", 0), running("log", 0), running("s-b", 0), exited("i-a", 0, 0)))
+	server := Merge(st(v1.PodPending, "", "PodScheduled=True", "gate=True"), ours)
+	for b.Loop() {
+		Merge(server, ours)
+	}
+}

@@ -77,6 +77,26 @@ func TestCase_c018_a_refused_pod_holds_nothing(t *testing.T) {
 	})
 }
 
+// forget removes all that the engine has of a pod.
+func (n *node) forget(name string) {
+	n.t.Helper()
+	sandboxes, containers := n.truth()
+	for _, c := range containers {
+		if c.Pod.Name == name {
+			if err := n.engine.RemoveContainer(n.t.Context(), c.ID); err != nil {
+				n.t.Fatal(err)
+			}
+		}
+	}
+	for _, s := range sandboxes {
+		if s.Name == name {
+			if err := n.engine.RemoveSandbox(n.t.Context(), s.ID); err != nil {
+				n.t.Fatal(err)
+			}
+		}
+	}
+}
+
 func TestCase_c071_pods_that_are_over_take_no_room_after_a_restart(t *testing.T) {
 	onNode(t, fits("10"), func(n *node) {
 		for i := range 20 {
@@ -89,7 +109,15 @@ func TestCase_c071_pods_that_are_over_take_no_room_after_a_restart(t *testing.T)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		n.take()
+		for i := range 5 { // of some nothing is left but what the server knows
+			n.forget(fmt.Sprint("over", i))
+		}
 		_, before := n.truth()
+		n.api.log = func(p *v1.Pod) { // of one that the engine forgot only the sandbox is news
+			if len(p.Name) != len("over0") || p.Name[4] > '4' || p.Status.ContainerStatuses[0].State.Terminated.ContainerID == "" {
+				t.Errorf("%s was written: %+v", p.Name, p.Status)
+			}
+		}
 		n.do("restart")
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
