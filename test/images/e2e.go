@@ -159,6 +159,7 @@ func (b *builder) agnhost() rootFS {
 	root := b.with(b.busybox(), "agnhost", "agnhost")
 	root.addLink("agnhost-2", "agnhost")
 	root.addDir("uploads", 0o755)
+	root.addLink("bin/sh", "bash-static") // busybox's shell runs its own nc and ip, whatever else is there
 	for _, tool := range []string{"bash", "curl", "dig", "getent", "ip", "iperf", "nc", "nslookup", "socat"} {
 		b.addHost(root, tool)
 	}
