@@ -61,13 +61,14 @@ type Server struct {
 	answer  func(Call) *Answer
 	calls   []Call
 	watches int
+	open    int // connections
 }
 
 // New starts a server. Close ends it.
 func New() *Server {
 	s := &Server{line: newLine(), news: make(chan struct{}), cut: make(chan struct{})}
 	s.store = newStore()
-	s.http = &http.Server{Handler: s, ReadHeaderTimeout: time.Hour}
+	s.http = &http.Server{Handler: s, ReadHeaderTimeout: time.Hour, ConnState: s.count}
 	go s.http.Serve(s.line) //nolint:errcheck // ends with Close
 	return s
 }
@@ -131,6 +132,26 @@ func (s *Server) Calls() []string {
 	}
 	s.calls = nil
 	return out
+}
+
+// count counts connections.
+func (s *Server) count(_ net.Conn, st http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch st {
+	case http.StateNew:
+		s.open++
+	case http.StateClosed, http.StateHijacked:
+		s.open--
+	case http.StateActive, http.StateIdle:
+	}
+}
+
+// Connections is how many pipes there are.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
 }
 
 // Watches is how many watches there are.
