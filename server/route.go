@@ -34,6 +34,7 @@ func (h *handler) table() []route {
 		{pattern: "/runningpods/{$}", methods: get, rights: pods, serve: h.running},
 		{pattern: "/containerLogs/", methods: get, rights: proxy, serve: h.logsUsage},
 		{pattern: "/containerLogs/{namespace}/{pod}/{container}", methods: get, rights: proxy, serve: h.logs},
+		{pattern: "/stats/summary", methods: []string{http.MethodGet, http.MethodPost}, rights: []string{"stats", "proxy"}, serve: h.summary},
 		{pattern: "/configz", methods: get, rights: []string{"configz", "proxy"}, serve: h.configz},
 		{pattern: "/debug/pods", methods: get, rights: proxy, serve: h.timelines},
 	}

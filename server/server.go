@@ -11,6 +11,7 @@ import (
 	authnv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
@@ -27,6 +28,7 @@ type Config struct {
 	Streams  Streams                 // nil: no /exec, /attach, /portForward
 	Metrics  map[string]http.Handler // by path: /metrics, /metrics/resource, ...
 	Configz  map[string]any          // shown as JSON; nil: no /configz
+	Summary  Summary                 // nil: no /stats/summary
 	Health   map[string]func() error // by name: syncloop, ...; each returns soon. ping is always there
 	Timeline Timeline                // nil: no /debug/pods
 
@@ -46,6 +48,9 @@ type Running interface {
 type Logs interface {
 	Logs(ctx context.Context, pod *v1.Pod, container string, previous bool, o logs.Options) (io.ReadCloser, error)
 }
+
+// Summary is what is used of the node and of its pods. fresh asks for figures of this moment.
+type Summary func(ctx context.Context, fresh bool) (*stats.Summary, error)
 
 // Timeline is the latest that happened to a pod, oldest first; observe.Journal is one.
 type Timeline interface {

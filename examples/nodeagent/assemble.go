@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/observe/prom"
 	"github.com/kubeletkit/kubeletkit/pleg"
+	"github.com/kubeletkit/kubeletkit/probe/grpcprobe"
 	probes "github.com/kubeletkit/kubeletkit/probe/manager"
 	"github.com/kubeletkit/kubeletkit/runtime/cri"
 	"github.com/kubeletkit/kubeletkit/runtime/image"
@@ -103,7 +105,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 			}
 		},
 	})
-	health := one(&b, probes.New, probes.Config{Exec: engine, HostIPs: hosts, Changed: roster.Wake, Observe: obs("probe")})
+	health := one(&b, probes.New, probes.Config{Exec: engine, GRPC: grpcprobe.Check, HostIPs: hosts, Changed: roster.Wake, Observe: obs("probe")})
 	statuses := one(&b, status.New, status.Config{Sink: m.statusSink(log), Observe: obs("status")})
 	sources := m.sources(&b, o, obs("staticpod"))
 	if b.err != nil {
@@ -116,8 +118,13 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Sweepers: []syncloop.Sweeper{volumes, pods},
 		HostIPs:  hosts, RuntimeName: watch.Name, Resync: o.kubelet.SyncFrequency.Duration, Observe: obs("syncloop"),
 	})
-	figures := one(&b, stats.New, stats.Config{Node: o.nodeName, RootDir: o.flags.RootDir, Engine: engine, Pods: roster.Active, Observe: obs("stats")})
-	m.report(&b, o, membership{&roster, statuses, engine, figures, []func() error{lifecycle.Healthy}}, obs)
+	figures := one(&b, stats.New, stats.Config{Node: o.nodeName, RootDir: o.flags.RootDir, Engine: engine, Pods: roster.Pods, Observe: obs("stats")})
+	m.report(&b, o, membership{&roster, statuses, engine, figures, func() error {
+		if err := lifecycle.Healthy(); err != nil {
+			return fmt.Errorf("PLEG is not healthy: %w", err)
+		}
+		return nil
+	}}, obs)
 	if b.err != nil {
 		return b.err
 	}
@@ -127,7 +134,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Pods: &roster, Running: pods, Logs: pods, Streams: stream.Proxy{URLs: engine, Pods: pods}, Timeline: journal,
 		Metrics: map[string]http.Handler{"/metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
 		Health:  map[string]func() error{"syncloop": loop.Healthy, "pleg": lifecycle.Healthy, "runtime": watch.Healthy},
-		Configz: map[string]any{"kubeletconfig": o.kubelet}, Observe: obs("server"),
+		Summary: figures.Summary, Configz: map[string]any{"kubeletconfig": o.kubelet}, Observe: obs("server"),
 	}
 	if !value(o.kubelet.EnableDebuggingHandlers) {
 		api.Running, api.Logs, api.Streams, api.Timeline = nil, nil, nil, nil

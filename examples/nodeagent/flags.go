@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/kubeletkit/kubeletkit/examples/nodeagent/config"
 	"github.com/kubeletkit/kubeletkit/status/nodestatus"
+	"github.com/kubeletkit/kubeletkit/syncloop/offline"
 )
 
 // options are what the agent runs with: the configuration, flags laid over it, and what follows from both.
@@ -32,6 +34,8 @@ type options struct {
 	address       string
 	port          int // 0: do not serve
 	containerLogs string
+	offlineDir    string // empty: nothing is kept for a start without the API server
+	offlineKey    []byte // nil: Secrets and tokens are not kept
 }
 
 // parse reads flags and the files that they name. The options are not nil when the files could be read, even if they cannot
@@ -41,6 +45,8 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	f.SetOutput(errOut)
 	o := &options{flags: config.Bind(f)}
 	f.StringVar(&o.containerLogs, "container-logs-dir", "", "`folder` for links to log files by container name; empty: /var/log/containers beside the default pod-logs-dir, else none")
+	f.StringVar(&o.offlineDir, "offline-cache", "", "`folder` that keeps pods and what they need, for a start without the API server; empty: nothing is kept")
+	key := f.String("offline-cache-key", "", "`file` with 32 bytes, as they are or in hexadecimal, that seal Secrets and tokens in --offline-cache; empty: these are not kept")
 	f.Usage = func() {
 		fmt.Fprint(errOut, "usage: nodeagent [flags] | nodeagent pods [--watch] | nodeagent check [flags] | nodeagent config [flags]\n\n")
 		f.PrintDefaults()
@@ -55,7 +61,28 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	if o.kubelet, o.warnings, err = o.flags.Load(); err != nil {
 		return nil, err
 	}
+	if o.offlineKey, err = readKey(*key); err != nil {
+		return o, err
+	}
 	return o, o.complete()
+}
+
+// readKey reads the key of the offline cache.
+func readKey(path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--offline-cache-key: %w", err)
+	}
+	if plain, err := hex.DecodeString(strings.TrimSpace(string(b))); err == nil {
+		b = plain
+	}
+	if len(b) != offline.KeyBytes {
+		return nil, fmt.Errorf("--offline-cache-key %s holds %d bytes; make one with: head -c %d /dev/urandom > %s", path, len(b), offline.KeyBytes, path)
+	}
+	return b, nil
 }
 
 // complete fills in what follows, and refuses what cannot work.

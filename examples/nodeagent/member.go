@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"slices"
 
 	authnv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
@@ -15,12 +14,15 @@ import (
 	"github.com/kubeletkit/kubeletkit/kubeapi/certificate"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime/cri"
+	"github.com/kubeletkit/kubeletkit/runtime/podruntime"
 	"github.com/kubeletkit/kubeletkit/server"
 	"github.com/kubeletkit/kubeletkit/staticpod"
 	"github.com/kubeletkit/kubeletkit/stats"
 	"github.com/kubeletkit/kubeletkit/status"
 	"github.com/kubeletkit/kubeletkit/status/nodestatus"
 	"github.com/kubeletkit/kubeletkit/syncloop"
+	"github.com/kubeletkit/kubeletkit/syncloop/offline"
+	"github.com/kubeletkit/kubeletkit/volume"
 )
 
 // kubeVersion is the kubelet whose behaviour this agent has: by it schedulers and upgrades judge what a node can do.
@@ -30,7 +32,9 @@ const kubeVersion = "v1.37.2"
 type member struct {
 	renewed *certificate.Manager // nil: the client certificate stays
 	client  *kubeapi.Client
-	objects *kubeapi.Objects
+	watched *kubeapi.Objects
+	objects objects            // those, perhaps with what an offline cache remembers
+	source  syncloop.PodSource // likewise
 	events  *kubeapi.Events
 	kick    chan struct{} // something about the node has changed
 
@@ -38,6 +42,14 @@ type member struct {
 	sink    *kubeapi.Sink
 	mirrors *staticpod.Mirrors
 	node    *nodestatus.Reporter
+}
+
+// objects are what pods refer to.
+type objects interface {
+	podruntime.Objects
+	volume.Tokens
+	Services(ctx context.Context, namespace string) ([]*v1.Service, error)
+	Class(name string) (handler string, err error)
 }
 
 // join makes what everything else needs of the API server.
@@ -58,7 +70,13 @@ func join(b *build, o *options, obs observe.To) *member {
 		return nil
 	}
 	m.newServing(b, o, obs)
-	m.objects, m.events = kubeapi.NewObjects(m.client), kubeapi.NewEvents(m.client)
+	m.watched, m.events = kubeapi.NewObjects(m.client), kubeapi.NewEvents(m.client)
+	m.objects, m.source = m.watched, &kubeapi.Source{Client: m.client, Mirrors: func(pods []*v1.Pod) { m.mirrors.Show(pods) }}
+	if o.offlineDir != "" {
+		obs.Events = m.events
+		cache := one(b, offline.New, offline.Config{Dir: o.offlineDir, Key: o.offlineKey, Source: m.source, Objects: m.watched, Observe: obs})
+		m.objects, m.source = cache, cache
+	}
 	m.sink = &kubeapi.Sink{Client: m.client, Mirror: func(static *v1.Pod) *v1.Pod { return m.mirrors.MirrorOf(static.UID) }}
 	return m
 }
@@ -77,7 +95,7 @@ type membership struct {
 	statuses *status.Manager
 	engine   *cri.Engine
 	stats    *stats.Collector
-	health   []func() error
+	pleg     func() error // why it cannot be trusted
 }
 
 // report makes what tells the cluster of this node and its static pods.
@@ -122,7 +140,7 @@ func setters(b *build, o *options, p membership) []nodestatus.Setter {
 		nodestatus.Images(p.engine.ListImages, int(value(o.kubelet.NodeStatusMaxImages))),
 		engine.SetNode,
 		nodestatus.Pressure(nil),
-		nodestatus.Ready(append(slices.Clone(p.health), engine.Up, engine.Ready, engine.Network)...),
+		nodestatus.Ready(engine.Up, p.pleg, engine.Ready, engine.Network),
 	}
 }
 
@@ -142,7 +160,7 @@ func (m *member) ground(o *options) []runner {
 	if m == nil {
 		return nil
 	}
-	parts := []runner{m.client, m.objects, m.events, &kubeapi.Lease{Client: m.client, Duration: o.lease()}}
+	parts := []runner{m.client, m.watched, m.events, &kubeapi.Lease{Client: m.client, Duration: o.lease()}}
 	for _, c := range []*certificate.Manager{m.renewed, m.serving} {
 		if c != nil {
 			parts = append(parts, c)
@@ -188,7 +206,7 @@ func (m *member) sources(b *build, o *options, obs observe.To) map[string]synclo
 		}))
 	}
 	if m != nil {
-		all["api"] = &kubeapi.Source{Client: m.client, Mirrors: func(pods []*v1.Pod) { m.mirrors.Show(pods) }}
+		all["api"] = m.source
 	}
 	return all
 }
