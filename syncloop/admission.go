@@ -23,6 +23,7 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 	}
 	pod := w.pod
 	if over(pod.Status.Phase) || pod.DeletionTimestamp != nil {
+		w.cameOver = over(pod.Status.Phase)
 		w.move(l.r, admitted)
 		w.end(l.r, runtime.Termination{})
 		l.r.mu.Unlock()
@@ -148,9 +149,10 @@ func (l *Loop) release() {
 	}
 }
 
-// active says that a pod holds resources of the node.
+// active says that a pod holds resources of the node. One that was over when it came does so only if something of it is
+// seen to run.
 func (w *worker) active() bool {
-	return w.pod != nil && w.phase != held && w.phase < finished && w.rejection == nil
+	return w.pod != nil && w.phase != held && w.phase < finished && w.rejection == nil && (!w.cameOver || w.seen.ContainersRunning())
 }
 
 func over(p v1.PodPhase) bool { return p == v1.PodSucceeded || p == v1.PodFailed }

@@ -56,6 +56,26 @@ func (s *server) phaseOf(name string) string {
 	return "gone"
 }
 
+func TestAPodThatRunsDoesNotLoseItsPlaceToAnOlderOne(t *testing.T) {
+	onNode(t, fits("10"), func(n *node) {
+		big := func(name string) *v1.Pod {
+			p := n.pod(name, []string{"app=sleep_100000", "source=api"})
+			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1500m")}
+			n.pods[name] = p
+			return p
+		}
+		n.api.put(big("runs"))
+		synctest.Wait()
+		n.do("halt")
+		n.api.put(big("waited"))
+		n.api.change("waited", func(p *v1.Pod) { p.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour)) })
+		n.do("start")
+		if got := n.api.phaseOf("runs") + "," + n.api.phaseOf("waited"); got != "Running ,Failed OutOfcpu" {
+			t.Error(got)
+		}
+	})
+}
+
 func TestCase_c018_a_refused_pod_holds_nothing(t *testing.T) {
 	onNode(t, fits("10"), func(n *node) {
 		asks := func(name, cpu string) {
@@ -114,10 +134,11 @@ func TestCase_c071_pods_that_are_over_take_no_room_after_a_restart(t *testing.T)
 		}
 		_, before := n.truth()
 		n.api.log = func(p *v1.Pod) { // of one that the engine forgot only the sandbox is news
-			if len(p.Name) != len("over0") || p.Name[4] > '4' || p.Status.ContainerStatuses[0].State.Terminated.ContainerID == "" {
+			if len(p.Name) != len("over0") || p.Name[4] > '4' || len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].State.Terminated.ContainerID == "" {
 				t.Errorf("%s was written: %+v", p.Name, p.Status)
 			}
 		}
+		n.engine.Inject("ListContainers", runtimetest.Delay(time.Second)) // those that are over take their time to be looked after
 		n.do("restart")
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()

@@ -1,6 +1,7 @@
 package syncloop
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -45,7 +46,7 @@ func (l *Loop) merge(s set) {
 		}
 	}
 	pods := slices.SortedStableFunc(slices.Values(s.pods), func(a, b *v1.Pod) int {
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+		return cmp.Or(cmp.Compare(arrival(a), arrival(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 	})
 	for _, p := range pods {
 		if wanted[p.UID] {
@@ -58,6 +59,14 @@ func (l *Loop) merge(s set) {
 		l.r.complete = len(l.sources) == len(l.cfg.Sources)
 	}
 	l.release()
+}
+
+// arrival puts pods that an earlier agent let in before those that nobody has yet: they are not to lose their place.
+func arrival(p *v1.Pod) int {
+	if p.Status.StartTime != nil {
+		return 0
+	}
+	return 1
 }
 
 // lose notes that nobody wants a pod any more.

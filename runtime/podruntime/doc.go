@@ -7,7 +7,8 @@
 //
 // Sync, Stop and Remove must not overlap for one pod; for different pods all methods are safe for concurrent use. They
 // return soon after their context ends, and may be repeated. What keeps a container from running stands in
-// runtime.Pod.Waiting as soon as it is known, and Config.Changed is called.
+// runtime.Pod.Waiting as soon as it is known, and Config.Changed is called. A container that lacks a ConfigMap, a Secret or
+// a key of one is tried again as soon as that object changes; nothing is followed longer than a container waits for it.
 //
 // Names, labels, annotations, log files and directories are laid out as the kubelet does, so that crictl and log shippers
 // need no change. [Runtime] is a syncloop.Runtime, but needs no loop: a program may call it directly.
