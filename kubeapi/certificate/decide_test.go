@@ -7,6 +7,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"slices"
@@ -162,6 +163,22 @@ func TestRequestName(t *testing.T) {
 		if other == first {
 			t.Errorf("%s: the same name", what)
 		}
+	}
+}
+
+// The name that the kubelet's bootstrapping would give, worked out apart from this code.
+func TestRequestNameIsTheKubelets(t *testing.T) {
+	block, _ := pem.Decode([]byte(`-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEMZ5a0xvdDNSTtPhxNHjwPAeb93rK
+ICSGzcdarY91Wqj1nFr/flQuVjk5f0mhA/nFvykGtvbUeyCArul2EuN/fg==
+-----END PUBLIC KEY-----`))
+	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := requestName(key, clientRequest("n1"), usages(certv1.UsageClientAuth, key))
+	if err != nil || name != "node-csr-82-fRKkjAuQOyOWprL45WesTPGqOlIQ7QyL7B2Fobfk" {
+		t.Errorf("%s, %v", name, err)
 	}
 }
 

@@ -159,9 +159,9 @@ func backoff() *wait.Backoff {
 
 // setting is one way to configure both.
 type setting struct {
-	name                   string
-	certificates, tokens   bool
-	anonymous, alwaysAllow bool
+	name                 string
+	certificates, tokens bool
+	anonymous            bool
 }
 
 func settings() []setting {
