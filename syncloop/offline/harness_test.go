@@ -142,6 +142,8 @@ type life struct {
 	dir   string
 	key   []byte
 	fault func(what, name string) error
+
+	passed func() // called with each set that is passed on; nil: nobody cares
 }
 
 // start runs a Cache until stop, or the end of the test.
@@ -166,6 +168,8 @@ func (l life) start(t testing.TB, s *server) *agent {
 			a.mu.Unlock()
 			if first {
 				close(began)
+			} else if l.passed != nil {
+				l.passed()
 			}
 		}); err != nil {
 			t.Errorf("Run: %v", err)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,8 +28,10 @@ type history struct {
 	s      *server
 	l      life
 	killAt int // number of the write or removal that never happens, nor any after it
-	done   int
-	dead   bool
+
+	mu   sync.Mutex // guards done and dead
+	done int
+	dead bool
 
 	told     []*v1.Pod                     // what the agent was told last
 	version  int                           // of what the server has, counted up
@@ -41,6 +44,8 @@ type history struct {
 
 // fault is called before each write and removal.
 func (h *history) fault(what, name string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.done++
 	if h.dead || h.done == h.killAt {
 		if what == "write" && !h.dead { // in the middle of it
@@ -53,6 +58,26 @@ func (h *history) fault(what, name string) error {
 		return errKilled
 	}
 	return nil
+}
+
+// killed says that the agent has written its last.
+func (h *history) killed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.dead
+}
+
+// passed is called with each set that the agent passes on: from then on it knows which pods are over.
+func (h *history) passed() {
+	if h.killed() {
+		return // it never came so far
+	}
+	for uid := range h.images {
+		h.over[uid] = true
+	}
+	for _, p := range h.told {
+		h.over[p.UID] = p.DeletionTimestamp != nil
+	}
 }
 
 // change changes something on the server.
@@ -102,18 +127,12 @@ func (h *history) deliver() {
 	}
 	h.told = set
 	h.s.delivers(true, set...)
-	if h.dead {
-		return // it is not known to have come so far
-	}
-	for uid := range h.images {
-		h.over[uid] = !wanted[uid]
-	}
 }
 
 // quiet waits until all is written.
 func (h *history) quiet(a *agent) {
 	synctest.Wait()
-	if h.dead {
+	if h.killed() {
 		return
 	}
 	for _, p := range h.told {
@@ -127,7 +146,7 @@ func (h *history) quiet(a *agent) {
 		return
 	}
 	synctest.Wait()
-	if !h.dead && len(h.told) > 0 {
+	if !h.killed() && len(h.told) > 0 {
 		h.settings = versionOf(cm)
 	}
 }
@@ -139,7 +158,7 @@ func versionOf(cm *v1.ConfigMap) int {
 
 func (h *history) live(a *agent) {
 	for range 25 {
-		if h.dead {
+		if h.killed() {
 			break
 		}
 		h.change()
@@ -154,7 +173,9 @@ func (h *history) live(a *agent) {
 		}
 	}
 	synctest.Wait()
+	h.mu.Lock()
 	h.dead = true
+	h.mu.Unlock()
 	a.stop()
 }
 
@@ -201,7 +222,7 @@ func TestAnAgentKilledBetweenTwoWrites(t *testing.T) {
 				r: rand.New(rand.NewPCG(seed, 7)), killAt: killAt, //nolint:gosec // a history to be repeated
 				pods: map[string]*v1.Pod{}, images: map[types.UID]map[string]bool{}, over: map[types.UID]bool{}, safe: map[types.UID]bool{},
 			}
-			h.l = life{dir: t.TempDir(), fault: h.fault}
+			h.l = life{dir: t.TempDir(), fault: h.fault, passed: h.passed}
 			synctest.Test(t, func(t *testing.T) {
 				h.t, h.s = t, newServer()
 				h.s.keep("configmap/shop/settings", &v1.ConfigMap{Data: map[string]string{"version": "0"}})

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -321,10 +322,10 @@ func TestOneFileCannotStandForAnother(t *testing.T) {
 
 func TestAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		full := false
+		var full atomic.Bool
 		s := stocked()
 		l := life{dir: t.TempDir(), key: key, fault: func(what, _ string) error {
-			if full && what == "write" {
+			if full.Load() && what == "write" {
 				return &fs.PathError{Op: "write", Path: "somewhere", Err: syscall.ENOSPC}
 			}
 			return nil
@@ -332,7 +333,7 @@ func TestAFullDisk(t *testing.T) {
 		a := l.start(t, s)
 		s.delivers(true, podOf("a", "u1", "one"), podOf("b", "u2", "x"))
 		synctest.Wait()
-		full = true
+		full.Store(true)
 		s.delivers(true, podOf("a", "u1", "two"), web("u3")) // passed on, and what ends is forgotten all the same
 		a.wants(t, true, "a:two", "web:nginx")
 		a.needs(t.Context(), "u3")
@@ -347,7 +348,7 @@ func TestAFullDisk(t *testing.T) {
 		other := life{dir: l.dir, key: key}.start(t, s)
 		other.wants(t, false, "a:one")
 		other.stop()
-		full = false
+		full.Store(false)
 		time.Sleep(retryAfter)
 		synctest.Wait()
 		if n := a.logs("remembered again"); len(n) != 1 {
@@ -510,10 +511,10 @@ func TestAServerThatHangsHoldsUpNobodyForLong(t *testing.T) {
 // What has not changed is not written again: a disk at the edge has a number of writes.
 func TestUnchangedThingsAreNotWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		writes := 0
+		var writes atomic.Int32
 		s, l := stocked(), life{dir: t.TempDir(), key: key, fault: func(what, _ string) error {
 			if what == "write" {
-				writes++
+				writes.Add(1)
 			}
 			return nil
 		}}
@@ -526,8 +527,8 @@ func TestUnchangedThingsAreNotWrittenAgain(t *testing.T) {
 			}
 			a.stop()
 		}
-		if tokens := 3 * 5; writes != 7+tokens {
-			t.Errorf("%d writes, want 7 and %d for tokens, which are others each time", writes, tokens)
+		if tokens := int32(3 * 5); writes.Load() != 7+tokens {
+			t.Errorf("%d writes, want 7 and %d for tokens, which are others each time", writes.Load(), tokens)
 		}
 	})
 }
