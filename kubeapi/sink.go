@@ -23,14 +23,18 @@ import (
 //
 // A status is compared with the object as the source shows it or as the last answer of the server had it, whichever is newer,
 // so one request is all it takes. The request names the uid, and with another phase the version it was compared with, so that
-// a pod somebody has ended stays ended. Should the server know better, it is asked, and the rest is sent.
+// a pod somebody has ended stays ended. Should the server know better, or an answer have been lost, it is asked, and the rest
+// is sent.
 type Sink struct {
 	Client *Client
 	Mirror func(static *v1.Pod) *v1.Pod // the mirror of a static pod, nil while it has none; nil: static pods are not told
 
 	mu   sync.Mutex
-	last map[types.UID]*v1.Pod // what the server answered, by the pod's own uid, until the source shows it or the pod is over
+	last map[types.UID]answer // by the pod's own uid, until the source shows it or the pod is over
 }
+
+// answer is what the server said last of a pod; without one it is open whether it did what was asked.
+type answer struct{ pod *v1.Pod }
 
 // sinkTries is how often a status is compared anew when the object changes under our hands.
 const sinkTries = 3
@@ -42,20 +46,35 @@ func (s *Sink) UpdateStatus(ctx context.Context, pod *v1.Pod, st v1.PodStatus) e
 		return nil
 	}
 	known := s.newest(pod.UID, shown)
-	answer, err := s.write(ctx, known, st)
-	for try := 1; try < sinkTries && (apierrors.IsConflict(err) || apierrors.IsInvalid(err)); try++ {
-		if known, err = s.read(ctx, known); err != nil {
+	var now *v1.Pod
+	var err error
+	for try := 0; ; try++ {
+		if known == nil {
+			known, err = s.read(ctx, shown)
+		}
+		if err == nil {
+			now, err = s.write(ctx, known, st)
+		}
+		if try == sinkTries || !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 			break
 		}
-		answer, err = s.write(ctx, known, st)
+		known, err = nil, nil
 	}
 	switch {
 	case errors.Is(err, runtime.ErrNotFound):
 		s.forget(pod.UID)
-	case err == nil && answer != shown:
-		s.remember(pod.UID, answer)
+	case err == nil && now != shown:
+		s.remember(pod.UID, answer{now})
+	case err != nil && !refused(err):
+		s.remember(pod.UID, answer{})
 	}
 	return err
+}
+
+// refused says that the server has not done what it was asked for; after other errors it may have.
+func refused(err error) bool {
+	st, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && st.ErrStatus.Code/100 == 4 && !apierrors.IsTimeout(err)
 }
 
 // target is the object to write to, nil for none.
@@ -69,13 +88,17 @@ func (s *Sink) target(pod *v1.Pod) *v1.Pod {
 	return s.Mirror(pod)
 }
 
-// newest is the later of what the source shows and what the server answered last.
+// newest is the later of what the source shows and what the server answered last; nil when that is not known.
 func (s *Sink) newest(uid types.UID, shown *v1.Pod) *v1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := s.last[uid]
-	if last == nil {
+	a, ok := s.last[uid]
+	last := a.pod
+	switch {
+	case !ok:
 		return shown
+	case last == nil:
+		return nil
 	}
 	if c, err := resourceversion.CompareResourceVersion(last.ResourceVersion, shown.ResourceVersion); err != nil || c <= 0 || last.UID != shown.UID {
 		delete(s.last, uid)
@@ -84,13 +107,13 @@ func (s *Sink) newest(uid types.UID, shown *v1.Pod) *v1.Pod {
 	return last
 }
 
-func (s *Sink) remember(uid types.UID, answer *v1.Pod) {
+func (s *Sink) remember(uid types.UID, a answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last == nil {
-		s.last = map[types.UID]*v1.Pod{}
+		s.last = map[types.UID]answer{}
 	}
-	s.last[uid] = answer
+	s.last[uid] = a
 }
 
 func (s *Sink) forget(uid types.UID) {
@@ -119,12 +142,12 @@ func (s *Sink) write(ctx context.Context, known *v1.Pod, st v1.PodStatus) (*v1.P
 	if err != nil || patch == nil {
 		return known, err
 	}
-	answer := new(v1.Pod)
-	if err := s.Client.pod(known.Namespace, known.Name).patch(ctx, patch, answer, "status"); err != nil {
+	now := new(v1.Pod)
+	if err := s.Client.pod(known.Namespace, known.Name).patch(ctx, patch, now, "status"); err != nil {
 		return nil, err
 	}
-	answer.ManagedFields = nil
-	return answer, nil
+	now.ManagedFields = nil
+	return now, nil
 }
 
 // statusPatch is what makes one status the other, for the pod with that uid only; nil when nothing does.

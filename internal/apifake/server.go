@@ -96,7 +96,7 @@ func (s *Server) CutWatches() {
 	s.cut = make(chan struct{})
 }
 
-// Compact forgets history: watches from older resource versions are told 410 Gone.
+// Compact forgets history: watches from older resource versions, and those that have not kept up, are told 410 Gone.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,7 @@
 package apifake
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -42,6 +43,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, c Call) {
 		if send(events...) != nil {
 			return
 		}
+		if len(events) > 0 && events[len(events)-1].Type == watch.Error {
+			return
+		}
 		s.mu.Lock()
 		news := s.news
 		at, events = s.since(c, at)
@@ -79,8 +83,7 @@ func (s *Server) first(c Call) (at int64, events []watch.Event, err error) {
 	at, _ = strconv.ParseInt("0"+want, 10, 64) //nolint:errcheck // seen has read it
 	switch {
 	case !initial && at != 0 && at < s.store.compacted:
-		e := apierrors.NewResourceExpired("too old resource version: " + want)
-		return at, []watch.Event{{Type: watch.Error, Object: &e.ErrStatus}}, nil
+		return at, gone(at), nil
 	case !initial && at != 0:
 		return at, nil, nil
 	}
@@ -102,6 +105,9 @@ func (s *Server) first(c Call) (at int64, events []watch.Event, err error) {
 // since are the changes after a version that a watch may see. The lock is held.
 func (s *Server) since(c Call, at int64) (int64, []watch.Event) {
 	var events []watch.Event
+	if at < s.store.compacted {
+		return at, gone(at)
+	}
 	for _, h := range s.store.history {
 		if h.version <= at || s.frozen != 0 && h.version > s.frozen {
 			continue
@@ -123,6 +129,12 @@ func (s *Server) since(c Call, at int64) (int64, []watch.Event) {
 		}
 	}
 	return at, events
+}
+
+// gone ends a watch that would have to show what is forgotten.
+func gone(at int64) []watch.Event {
+	e := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d", at))
+	return []watch.Event{{Type: watch.Error, Object: &e.ErrStatus}}
 }
 
 func bookmark(c Call, at int64, end bool) watch.Event {
