@@ -42,7 +42,11 @@ func keyPair(t *testing.T) (cert, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
+	return pemBlock("CERTIFICATE", der), pemBlock("EC PRIVATE KEY", keyDER)
+}
+
+func pemBlock(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
 // configDir is a directory with a kubeconfig and what it names.
