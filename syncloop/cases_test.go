@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -133,11 +134,11 @@ func TestCase_c071_pods_that_are_over_take_no_room_after_a_restart(t *testing.T)
 			n.forget(fmt.Sprint("over", i))
 		}
 		_, before := n.truth()
-		n.api.log = func(p *v1.Pod) { // of one that the engine forgot only the sandbox is news
+		n.api.watch(func(p *v1.Pod) { // of one that the engine forgot only the sandbox is news
 			if len(p.Name) != len("over0") || p.Name[4] > '4' || len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].State.Terminated.ContainerID == "" {
 				t.Errorf("%s was written: %+v", p.Name, p.Status)
 			}
-		}
+		})
 		n.engine.Inject("ListContainers", runtimetest.Delay(time.Second)) // those that are over take their time to be looked after
 		n.do("restart")
 		time.Sleep(5 * time.Minute)
@@ -183,21 +184,21 @@ func TestARestartWithManyPodsChangesNothing(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		for i := range 110 {
 			name := fmt.Sprint("web", i)
-			p := n.api.objects[name]
+			p := n.api.get(name)
 			if got := isReady(p.Status); got != ready(name) {
 				t.Fatalf("%s is ready %v", name, got)
 			}
 		}
 		_, before := n.truth()
-		writes := n.api.writes
-		n.api.log = func(p *v1.Pod) { t.Errorf("%s was written: %v", p.Name, p.Status.Conditions) }
+		writes := n.api.written()
+		n.api.watch(func(p *v1.Pod) { t.Errorf("%s was written: %v", p.Name, p.Status.Conditions) })
 		n.do("restart")
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if _, after := n.truth(); len(after) != len(before) {
 			t.Errorf("%d containers became %d", len(before), len(after))
 		}
-		if got := n.api.writes - writes; got != 0 {
+		if got := n.api.written() - writes; got != 0 {
 			t.Errorf("%d writes", got)
 		}
 	})
@@ -273,18 +274,16 @@ func TestCase_c186_many_pods_at_once_are_told_soon(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		var took []time.Duration
-		for _, d := range sink.running {
-			took = append(took, d)
-		}
-		slices.Sort(took)
+		sink.mu.Lock()
+		took, calls := slices.Sorted(maps.Values(sink.running)), sink.calls
+		sink.mu.Unlock()
 		if len(took) != pods || took[pods*99/100] > 5*time.Second {
 			t.Errorf("%d told; p99 %v", len(took), took[len(took)*99/100])
 		}
-		if sink.calls > 2*pods {
-			t.Errorf("%d calls for %d pods", sink.calls, pods)
+		if calls > 2*pods {
+			t.Errorf("%d calls for %d pods", calls, pods)
 		}
-		t.Logf("%d calls, p50 %v, p99 %v", sink.calls, took[pods/2], took[pods*99/100])
+		t.Logf("%d calls, p50 %v, p99 %v", calls, took[pods/2], took[pods*99/100])
 
 		// All are deleted at once.
 		for i := range pods {
@@ -292,8 +291,8 @@ func TestCase_c186_many_pods_at_once_are_told_soon(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(n.api.objects) > 0 {
-			t.Errorf("%d objects are left", len(n.api.objects))
+		if len(n.api.all()) > 0 {
+			t.Errorf("%d objects are left", len(n.api.all()))
 		}
 	})
 }
@@ -334,6 +333,8 @@ func TestCase_c188_a_slow_runtime_is_not_overrun(t *testing.T) {
 				t.Errorf("web%d is %s", i, got)
 			}
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		for method, calls := range counts {
 			if calls != pods {
 				t.Errorf("%s was called %d times", method, calls)
@@ -372,8 +373,8 @@ func TestARefusalByVolumesIsTold(t *testing.T) {
 	tune := func(_ context.Context, _ *sync.WaitGroup, cfg *syncloop.Config) { cfg.Volumes = full{} }
 	onNode(t, tune, func(n *node) {
 		n.do("add web app=sleep_1000 source=api")
-		if got := n.api.phaseOf("web"); got != "Failed VolumeAttachmentLimitExceeded" || n.api.objects["web"].Status.Message != "Pod was rejected: too many" {
-			t.Error(got, n.api.objects["web"].Status.Message)
+		if got := n.api.phaseOf("web"); got != "Failed VolumeAttachmentLimitExceeded" || n.api.get("web").Status.Message != "Pod was rejected: too many" {
+			t.Error(got, n.api.get("web").Status.Message)
 		}
 	})
 }
@@ -411,7 +412,7 @@ func TestCase_c078_what_others_write_over_is_written_again(t *testing.T) {
 			})
 			time.Sleep(12 * time.Second)
 			synctest.Wait()
-			if !isReady(n.api.objects["web"].Status) {
+			if !isReady(n.api.get("web").Status) {
 				t.Errorf("written over after %v: not ready any more", later)
 			}
 		})
@@ -422,7 +423,7 @@ func TestCase_c083_the_generation_told_is_the_one_that_was_taken(t *testing.T) {
 	onNode(t, nil, func(n *node) {
 		tells := func() int64 {
 			synctest.Wait()
-			return n.api.objects["web"].Status.ObservedGeneration
+			return n.api.get("web").Status.ObservedGeneration
 		}
 		n.do("add web app=sleep_100000 source=api")
 		if got := tells(); got != 1 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -271,7 +272,11 @@ func (n *node) asServed() {
 	n.t.Helper()
 	_, containers := n.truth()
 	objects := map[types.UID]*v1.Pod{}
-	for _, p := range n.api.objects {
+	all := n.api.all()
+	n.mu.Lock()
+	told := maps.Clone(n.over)
+	n.mu.Unlock()
+	for _, p := range all {
 		objects[p.UID] = p
 		running := slices.ContainsFunc(containers, func(c runtime.Container) bool { return c.Pod.UID == p.UID && c.State == runtime.Running })
 		over := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
@@ -293,7 +298,7 @@ func (n *node) asServed() {
 				n.t.Errorf("container of pod %s: told as running %v, and it is %v", p.UID, told, running)
 			}
 		}
-		if n.over[p.UID] && !over {
+		if told[p.UID] && !over {
 			n.t.Errorf("pod %s was over and is %s", p.UID, p.Status.Phase)
 		}
 	}

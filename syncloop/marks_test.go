@@ -113,9 +113,7 @@ func TestPodsOfAnAPIServerAreMarkedAsSuch(t *testing.T) {
 		if got := q.pod(p.UID); !maps.Equal(got.Annotations, want) {
 			t.Errorf("marks %v, want %v", got.Annotations, want)
 		}
-		n.api.mu.Lock()
-		defer n.api.mu.Unlock()
-		if n.api.objects["web"].Annotations[podspec.SourceAnnotation] != "file" {
+		if n.api.get("web").Annotations[podspec.SourceAnnotation] != "file" {
 			t.Error("the source's object was changed")
 		}
 	})
@@ -127,16 +125,16 @@ func TestEchoesCostNothing(t *testing.T) {
 		p := n.pod("web", []string{"app=x", "source=api"})
 		n.api.put(p)
 		before := q.count()
-		if n.api.writes == 0 || before > 6 {
-			t.Errorf("%d writes, %d looks", n.api.writes, before)
+		if n.api.written() == 0 || before > 6 {
+			t.Errorf("%d writes, %d looks", n.api.written(), before)
 		}
-		writes := n.api.writes
+		writes := n.api.written()
 		for range 10 { // the source sends all it has whenever one of them changes
 			n.api.ring()
 			synctest.Wait()
 		}
-		if got := q.count() - before; got != 0 || n.api.writes != writes {
-			t.Errorf("%d looks and %d writes for nothing", got, n.api.writes-writes)
+		if got := q.count() - before; got != 0 || n.api.written() != writes {
+			t.Errorf("%d looks and %d writes for nothing", got, n.api.written()-writes)
 		}
 		n.do("condition web other True")
 		if q.count() == before {

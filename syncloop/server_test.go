@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing/synctest"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -168,4 +169,34 @@ func (s *server) show(name string) string {
 		out += " " + string(c.Type) + "=" + string(c.Status)
 	}
 	return out
+}
+
+// get is an object as it is now, nil when it is gone.
+func (s *server) get(name string) *v1.Pod {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.objects[name]
+}
+
+// written is how often this node wrote, and watch has each object that it writes from now on shown.
+func (s *server) written() int {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writes
+}
+
+func (s *server) watch(log func(p *v1.Pod)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = log
+}
+
+// all are the objects there are.
+func (s *server) all() []*v1.Pod {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.objects))
 }
