@@ -281,3 +281,9 @@ func TestOverTLS(t *testing.T) {
 func pair(a authority) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{a.cert.Raw}, PrivateKey: a.key}
 }
+
+func (a authority) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}

@@ -167,6 +167,20 @@ func (s *server) set(mode string, trouble error) {
 	s.mode, s.trouble = mode, trouble
 }
 
+// live sets how long certificates are good for.
+func (s *server) live(life time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ca.life = life
+}
+
+// different is how many requests there are.
+func (s *server) different() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.requests)
+}
+
 // count of requests made, and of calls.
 func (s *server) count() (requests, calls int) {
 	s.mu.Lock()

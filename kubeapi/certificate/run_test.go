@@ -76,6 +76,7 @@ func TestAFirstCertificate(t *testing.T) {
 			t.Errorf("%d requests before it is time", n)
 		}
 		time.Sleep(22 * time.Hour)
+		synctest.Wait()
 		if n, _ := s.count(); n != 2 || len(told) != 2 || told[1] != m.Current() {
 			t.Errorf("%d requests, told of %d", n, len(told))
 		}
@@ -220,13 +221,13 @@ func TestARestartedAgentFindsItsRequest(t *testing.T) {
 			}
 			cancel()
 		}
-		if len(s.requests) != 1 {
-			t.Errorf("%d requests wait", len(s.requests))
+		if s.different() != 1 {
+			t.Errorf("%d requests wait", s.different())
 		}
 		s.set("", nil)
 		m := client(t, ClientConfig{Dir: dir, Bootstrap: s})
-		if err := m.Check(t.Context()); err != nil || m.Current() == nil || len(s.requests) != 1 {
-			t.Errorf("%v, %d requests", err, len(s.requests))
+		if err := m.Check(t.Context()); err != nil || m.Current() == nil || s.different() != 1 {
+			t.Errorf("%v, %d requests", err, s.different())
 		}
 	})
 }
@@ -250,10 +251,12 @@ func TestARequestNobodyDecides(t *testing.T) {
 		}
 		run(t, m)
 		time.Sleep(time.Hour)
-		if made, _ := s.count(); made < 4 || made > 6 || len(s.requests) != 1 {
-			t.Errorf("%d times asked, %d requests", made, len(s.requests))
+		if made, _ := s.count(); made < 4 || made > 6 || s.different() != 1 {
+			t.Errorf("%d times asked, %d requests", made, s.different())
 		}
+		s.mu.Lock()
 		clear(s.requests) // collected, as undecided ones are after a day
+		s.mu.Unlock()
 		s.set("", nil)
 		time.Sleep(time.Minute)
 		if m.Current() == nil {
@@ -270,7 +273,7 @@ func TestARefusedRequestIsNotRepeatedSoon(t *testing.T) {
 				s := newServer(t)
 				s.set(mode, nil)
 				if mode == "dead" {
-					s.ca.life = -time.Hour
+					s.live(-time.Hour)
 				}
 				m := client(t, ClientConfig{Dir: dir, Bootstrap: s})
 				if err := m.Check(t.Context()); !errors.Is(err, errRejected) {
@@ -282,10 +285,10 @@ func TestARefusedRequestIsNotRepeatedSoon(t *testing.T) {
 					t.Errorf("%d requests", made)
 				}
 				s.set("", nil)
-				s.ca.life = time.Hour
+				s.live(time.Hour)
 				time.Sleep(2 * time.Minute)
-				if made, _ := s.count(); made != 2 || len(s.requests) != 2 || m.Current() == nil || failed() != nil {
-					t.Errorf("%d requests, of them %d different, %v", made, len(s.requests), failed())
+				if made, _ := s.count(); made != 2 || s.different() != 2 || m.Current() == nil || failed() != nil {
+					t.Errorf("%d requests, of them %d different, %v", made, s.different(), failed())
 				}
 			})
 		})
@@ -389,8 +392,8 @@ func TestSomebodyElsesRequestUnderOurName(t *testing.T) {
 				}
 				run(t, m)
 				time.Sleep(5 * time.Second)
-				if m.Current() == nil || len(s.requests) != 2 {
-					t.Errorf("no certificate with a new key; %d requests", len(s.requests))
+				if m.Current() == nil || s.different() != 2 {
+					t.Errorf("no certificate with a new key; %d requests", s.different())
 				}
 			})
 		})
@@ -410,8 +413,8 @@ func TestAKilledAgentFetchesWhatWasIssued(t *testing.T) {
 			t.Fatal(err)
 		}
 		m = client(t, ClientConfig{Dir: dir, Bootstrap: s})
-		if err := m.Check(t.Context()); err != nil || m.Current() == nil || len(s.requests) != 1 {
-			t.Errorf("%v, %d requests", err, len(s.requests))
+		if err := m.Check(t.Context()); err != nil || m.Current() == nil || s.different() != 1 {
+			t.Errorf("%v, %d requests", err, s.different())
 		}
 	})
 }
@@ -495,7 +498,7 @@ func TestACertificateWithAStrangeLifeIsNoStorm(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
-		s.ca.life = 2 * time.Second
+		s.live(2 * time.Second)
 		run(t, client(t, ClientConfig{Dir: dir, Bootstrap: s}))
 		time.Sleep(time.Hour)
 		if made, _ := s.count(); made < 50 || made > 61 {
@@ -513,15 +516,15 @@ func TestAFullDiskCostsNoRequests(t *testing.T) {
 		_, _, _ = m.store.pendingKey(nil)
 		run(t, m)
 		time.Sleep(time.Hour)
-		if m.Current() != nil || len(s.requests) != 1 {
-			t.Errorf("%d requests", len(s.requests))
+		if m.Current() != nil || s.different() != 1 {
+			t.Errorf("%d requests", s.different())
 		}
 		if err := os.Remove(m.store.path("updated")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if m.Current() == nil || len(s.requests) != 1 {
-			t.Errorf("%d requests", len(s.requests))
+		if m.Current() == nil || s.different() != 1 {
+			t.Errorf("%d requests", s.different())
 		}
 	})
 }

@@ -117,19 +117,23 @@ func (s *store) write(text []byte, now time.Time) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.Remove(temp.Name())
+	defer os.Remove(temp.Name()) // gone already when all went well
 	_, err = temp.Write(text)
 	if err := errors.Join(err, temp.Sync(), temp.Close()); err != nil {
 		return "", err
 	}
-	for {
-		path := s.path(now.Format("2006-01-02-15-04-05"))
-		err := os.Link(temp.Name(), path)
-		if !errors.Is(err, fs.ErrExist) {
-			return path, err
-		}
+	path := s.path(now.Format(stamp))
+	for ; taken(path); path = s.path(now.Format(stamp)) {
 		now = now.Add(time.Second)
 	}
+	return path, os.Rename(temp.Name(), path)
+}
+
+const stamp = "2006-01-02-15-04-05" // in local time, as the kubelet writes it
+
+func taken(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // point makes the link of the current pair show to path. A plain file in its place is kept under the name it would have.
@@ -240,7 +244,7 @@ func replaceFile(path string, text []byte, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(temp.Name()) // gone already when all went well
+	defer os.Remove(temp.Name())
 	_, err = temp.Write(text)
 	if err := errors.Join(err, temp.Chmod(mode), temp.Sync(), temp.Close()); err != nil {
 		return err
