@@ -143,22 +143,61 @@ func (d *Dead) Reclaim(ctx context.Context) error {
 	return d.collect(ctx, func(uid types.UID) bool { return d.cfg.Removable(uid) || d.cfg.Ended(uid) })
 }
 
+// Plan is what Collect would remove now, oldest first, each with its reason.
+func (d *Dead) Plan(ctx context.Context) ([]Step, error) {
+	boxes, err := d.cfg.Sandboxes.ListSandboxes(ctx, runtime.Filter{})
+	if err != nil {
+		return nil, fmt.Errorf("list sandboxes: %w", err)
+	}
+	list, err := d.cfg.Containers.ListContainers(ctx, runtime.Filter{})
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	why := func(unwanted bool, other string) string {
+		if unwanted {
+			return "its pod is no more"
+		}
+		return other
+	}
+	var steps []Step
+	goes := map[string]bool{}
+	for _, v := range choose(list, d.policy(d.cfg.Total, d.cfg.Removable)) {
+		goes[v.it.ID] = true
+		steps = append(steps, Step{
+			Kind: "container", ID: v.it.ID, Name: fmt.Sprintf("%s %s#%d", v.it.Pod, v.it.Name, v.it.Restarts),
+			Remove: true, Why: why(v.unwanted, "enough newer ones of its name are kept"),
+		})
+	}
+	list = keep(list, func(c runtime.Container) bool { return !goes[c.ID] })
+	for _, v := range chooseSandboxes(boxes, list, d.cfg.Removable) {
+		steps = append(steps, Step{
+			Kind: "sandbox", ID: v.it.ID, Name: v.it.String(), Remove: true, Why: why(v.unwanted, "a newer one is kept"),
+		})
+	}
+	return steps, nil
+}
+
+// policy of a round now.
+func (d *Dead) policy(total int, all func(types.UID) bool) policy {
+	p := policy{perName: d.cfg.PerName, total: total, all: all}
+	if d.cfg.MinAge > 0 {
+		p.born = time.Now().Add(-d.cfg.MinAge)
+	}
+	return p
+}
+
 func (d *Dead) collect(ctx context.Context, all func(types.UID) bool) error {
 	return errors.Join(d.containers(ctx, runtime.Filter{}, d.cfg.Total, all), d.sandboxes(ctx, all))
 }
 
 // containers removes those the filter shows and the limits let go.
 func (d *Dead) containers(ctx context.Context, f runtime.Filter, total int, all func(types.UID) bool) error {
-	p := policy{perName: d.cfg.PerName, total: total, all: all}
-	if d.cfg.MinAge > 0 {
-		p.born = time.Now().Add(-d.cfg.MinAge)
-	}
 	list, err := d.cfg.Containers.ListContainers(ctx, f)
 	if err != nil {
 		return fmt.Errorf("list containers: %w", err)
 	}
 	var errs []error
-	for _, v := range choose(list, p) {
+	for _, v := range choose(list, d.policy(total, all)) {
 		c := v.it
 		if v.unwanted && !all(c.Pod.UID) { // wanted again since
 			continue

@@ -418,3 +418,38 @@ func (h *history) checkQuiet(seed uint64) {
 		}
 	}
 }
+
+func TestPlanOfTheDeadRemovesNothingAndSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		for _, uid := range []string{"stays", "gone"} {
+			box := n.sandbox(uid, 0)
+			for i := range uint32(2) {
+				n.start(box, uid, "a", i, false)
+			}
+			if uid == "gone" {
+				n.engine.EndSandbox(box)
+			}
+			defer func() { _ = n.engine.RemoveSandbox(context.Background(), box) }()
+		}
+		n.unwant("gone")
+		steps, err := n.dead(nil).Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range steps {
+			got = append(got, s.Kind+" "+s.Name+": "+s.Why)
+		}
+		want := []string{
+			"container /(stays) a#0: enough newer ones of its name are kept",
+			"container /(gone) a#0: its pod is no more", "container /(gone) a#1: its pod is no more", "sandbox /(gone): its pod is no more",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		if took := n.took(); took != "" {
+			t.Errorf("removed %s", took)
+		}
+	})
+}

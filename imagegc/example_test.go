@@ -46,3 +46,31 @@ func ExampleDead() {
 	}
 	// Output: main 3 exited
 }
+
+// disk is a hundred bytes large, of which ten are available.
+type disk struct{}
+
+func (disk) ImageDisk(context.Context) (capacity, available int64, err error) { return 100, 10, nil }
+
+func ExampleCollector_Plan() {
+	engine := runtimetest.New(
+		runtime.Image{ID: "sha256:1", Tags: []string{"app:1"}, Size: 60},
+		runtime.Image{ID: "sha256:2", Tags: []string{"app:2"}, Size: 30},
+		runtime.Image{ID: "sha256:3", Tags: []string{"pause:3"}, Size: 1, Pinned: true},
+	)
+	images, err := imagegc.New(imagegc.Config{Images: engine, Users: engine, Disk: disk{}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	steps, err := images.Plan(context.Background()) // a Collector that has just come to life knows nothing of earlier use
+	for _, s := range steps {
+		fmt.Println(s.Name, s.Remove, s.Why)
+	}
+	fmt.Println(err)
+	// Output:
+	// app:1 true the disk is filling up, and nobody was seen using it
+	// app:2 false nobody uses it, but there is room
+	// pause:3 false it is pinned
+	// <nil>
+}
