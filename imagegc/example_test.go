@@ -70,7 +70,7 @@ func ExampleCollector_Plan() {
 	fmt.Println(err)
 	// Output:
 	// app:1 true the disk is filling up, and nobody was seen using it
-	// app:2 false nobody uses it, but there is room
 	// pause:3 false it is pinned
+	// app:2 false nobody uses it, but there is room
 	// <nil>
 }
