@@ -5,4 +5,4 @@ package probe
 import "net"
 
 // Dialer makes connections as every check here does.
-func Dialer() *net.Dialer { return new(net.Dialer) }
+func Dialer() *net.Dialer { return &net.Dialer{KeepAlive: -1} }

@@ -72,6 +72,8 @@ func Client() *http.Client {
 			ForceAttemptHTTP2:   true,
 			TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a probe asks for health, not for identity
 			TLSHandshakeTimeout: 10 * time.Second,
+			ReadBufferSize:      1 << 10, // made anew for each connection
+			WriteBufferSize:     1 << 10,
 		},
 	}
 }

@@ -103,7 +103,7 @@ func (m *Manager) askOnce(ctx context.Context, t Target, p *prober) (res probe.R
 }
 
 func (m *Manager) podprobeTarget(t Target, c *v1.Container) podprobe.Target {
-	out := podprobe.Target{Container: c, IP: t.IP, GRPC: m.cfg.GRPC}
+	out := podprobe.Target{Container: c, IP: t.IP, Client: m.client, GRPC: m.cfg.GRPC}
 	if m.cfg.Exec != nil {
 		out.Exec = func(ctx context.Context, cmd []string) (int, []byte, error) {
 			r, err := m.cfg.Exec.Exec(ctx, t.ID, cmd)

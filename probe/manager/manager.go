@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -49,6 +50,7 @@ type Manager struct {
 	cfg     Config
 	log     *slog.Logger
 	start   time.Time
+	client  *http.Client // of all checks
 	metrics metrics
 	sched   *schedule
 
@@ -58,7 +60,7 @@ type Manager struct {
 
 // New makes a Manager. Containers that run by now are taken for older than the agent, see the package comment.
 func New(cfg Config) (*Manager, error) {
-	m := &Manager{cfg: cfg, log: cfg.Observe.Logger(), start: time.Now(), sched: newSchedule(), pods: map[types.UID]*watch{}}
+	m := &Manager{cfg: cfg, log: cfg.Observe.Logger(), start: time.Now(), client: probe.Client(), sched: newSchedule(), pods: map[types.UID]*watch{}}
 	var err error
 	m.metrics, err = newMetrics(cfg.Observe)
 	return m, err

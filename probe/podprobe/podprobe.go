@@ -31,6 +31,7 @@ type Exec func(ctx context.Context, cmd []string) (code int, out []byte, err err
 type Target struct {
 	Container *v1.Container // the probe's; required
 	IP        string        // of the pod, for probes that name no host
+	Client    *http.Client  // for httpGet, as probe.Client makes it; sharing one is cheaper. nil: one for each check
 	Exec      Exec          // nil: exec probes are ErrUndecided
 	GRPC      GRPC          // nil: gRPC probes are ErrUndecided
 }
@@ -93,7 +94,7 @@ func httpCheck(a *v1.HTTPGetAction, t Target) (probe.Check, error) {
 	for _, f := range a.HTTPHeaders {
 		h.Add(f.Name, f.Value)
 	}
-	target := probe.HTTPTarget{URL: u.String(), Header: h}
+	target := probe.HTTPTarget{URL: u.String(), Header: h, Client: t.Client}
 	return func(ctx context.Context) (probe.Result, string, error) { return probe.HTTP(ctx, target) }, nil
 }
 
