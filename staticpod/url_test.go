@@ -47,6 +47,13 @@ func (s *site) answer(status int, body string, err error) {
 	s.status, s.body, s.err = status, body, err
 }
 
+// seen is how often it was asked, and the last request.
+func (s *site) seen() (requests int, last *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requests, s.last
+}
+
 // startURL runs a URL over a site until the test ends. It is to be called in a bubble.
 func startURL(t *testing.T, s *site) *node {
 	t.Helper()
@@ -104,15 +111,16 @@ func TestPodsFromAnAddress(t *testing.T) {
 		if a.Annotations[podspec.SourceAnnotation] != "http" || a.Annotations[podspec.HashAnnotation] != string(a.UID) || len(a.UID) != 32 || a.Spec.NodeName != "N1" || len(a.Spec.Tolerations) != 0 {
 			t.Errorf("pod %+v", a)
 		}
-		if h := s.last.Header["X-Key"]; !slices.Equal(h, []string{"secret3", "secret4"}) || s.last.Host != "other.example" {
-			t.Errorf("asked with %v of host %s", h, s.last.Host)
+		_, last := s.seen()
+		if h := last.Header["X-Key"]; !slices.Equal(h, []string{"secret3", "secret4"}) || last.Host != "other.example" {
+			t.Errorf("asked with %v of host %s", h, last.Host)
 		}
-		if user, password, _ := s.last.BasicAuth(); user != "robot" || password != "secret1" {
+		if user, password, _ := last.BasicAuth(); user != "robot" || password != "secret1" {
 			t.Errorf("asked as %s", user)
 		}
 		n.has(time.Hour, true, 1, "a-n1=one")
-		if s.requests != 181 {
-			t.Errorf("%d requests in an hour", s.requests)
+		if n, _ := s.seen(); n != 181 {
+			t.Errorf("%d requests in an hour", n)
 		}
 		s.answer(200, "# another comment\n"+podText("a", "one"), nil)
 		n.has(time.Minute, true, 1, "a-n1=one")
@@ -179,8 +187,8 @@ func TestAnAddressThatFailsFromTheStart(t *testing.T) {
 		n := startURL(t, s)
 		n.has(0, false, 1)
 		n.has(10*time.Second, false, 1)
-		if s.requests != 4 {
-			t.Errorf("%d requests in 10 s", s.requests)
+		if n, _ := s.seen(); n != 4 {
+			t.Errorf("%d requests in 10 s", n)
 		}
 		n.has(time.Hour, false, 1)
 		s.answer(200, "", nil) // says nothing about pods, where the kubelet takes it for "none"
