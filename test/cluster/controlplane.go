@@ -79,6 +79,7 @@ func (c *Cluster) apiserver() service {
 			"--service-cluster-ip-range=" + serviceRange,
 			"--authorization-mode=Node,RBAC",
 			"--enable-admission-plugins=NodeRestriction",
+			"--enable-bootstrap-token-auth",
 			"--allow-privileged=true",
 			"--audit-policy-file=" + c.path("audit.json"),
 			"--audit-log-path=" + c.path("log", "audit.log"),
