@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	quickChecks = 64                     // run at once, while they are quick
-	slowAfter   = 100 * time.Millisecond // a check that takes longer makes room for another quick one
-	allChecks   = 4096                   // run at once, however slow
+	quickChecks = 64                    // run at once, while they are quick
+	slowAfter   = 20 * time.Millisecond // a check that takes longer makes room for another quick one
+	allChecks   = 4096                  // run at once, however slow
 )
 
 // schedule runs many jobs, each again and again, with one timer.

@@ -135,7 +135,7 @@ func TestFewQuickChecksRunAtOnceAndSlowOnesMakeRoom(t *testing.T) {
 		most   int64         // at once
 		within time.Duration // all done
 	}{
-		{"quick ones share the room", 50 * time.Millisecond, quickChecks, time.Second},
+		{"quick ones share the room", 10 * time.Millisecond, quickChecks, time.Second},
 		{"slow ones make room", 10 * time.Second, 640, 11 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
