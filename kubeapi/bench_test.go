@@ -51,13 +51,13 @@ func BenchmarkSource(b *testing.B) {
 		done := make(chan struct{}, 2)
 		last := make(chan string, 2000)
 		b.StartTimer()
-		go func() { c.Run(ctx); done <- struct{}{} }() //nolint:errcheck // it has none
+		go func() { c.Run(ctx); done <- struct{}{} }()
 		go func() {
 			s := &Source{Client: c}
-			s.Run(ctx, func(pods []*v1.Pod, _ bool) { //nolint:errcheck // it has none
+			s.Run(ctx, func(pods []*v1.Pod, _ bool) {
 				newest := 0
 				for _, p := range pods {
-					n, _ := strconv.Atoi(p.ResourceVersion) //nolint:errcheck // ours
+					n, _ := strconv.Atoi(p.ResourceVersion)
 					newest = max(newest, n)
 				}
 				last <- strconv.Itoa(newest)

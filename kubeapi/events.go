@@ -154,7 +154,7 @@ func (e *Events) send(ctx context.Context, r *record.EventCorrelateResult) bool 
 	defer cancel()
 	answer := new(v1.Event)
 	p := place{e.client.events, "events", r.Event.Namespace, r.Event.Name}
-	err := error(runtime.ErrNotFound)
+	err := runtime.ErrNotFound
 	if r.Event.Count > 1 && r.Patch != nil {
 		err = p.patch(ctx, r.Patch, answer)
 	}

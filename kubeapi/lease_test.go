@@ -3,7 +3,9 @@ package kubeapi
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordv1 "k8s.io/api/coordination/v1"
@@ -66,11 +68,11 @@ func TestALeaseThatIsThereIsTakenOver(t *testing.T) {
 
 func TestALeaseWaitsForTheNode(t *testing.T) {
 	inBubble(t, func(b *bench) {
-		closed := 0
-		b.begin((&Lease{Client: b.client, Failed: func() { closed++ }}).Run)
+		var closed atomic.Int64
+		b.begin((&Lease{Client: b.client, Failed: func() { closed.Add(1) }}).Run)
 		time.Sleep(2 * time.Second)
-		if b.lease() != nil || b.log.count("lease is not renewed") != 0 || closed != 0 {
-			t.Errorf("lease %v, %v, connections closed %d times", b.lease(), b.log.lines, closed)
+		if b.lease() != nil || b.log.count("lease is not renewed") != 0 || closed.Load() != 0 {
+			t.Errorf("lease %v, %v, connections closed %d times", b.lease(), b.log.lines, closed.Load())
 		}
 		time.Sleep(time.Minute)
 		if b.log.count("lease is not renewed") == 0 {
@@ -109,6 +111,7 @@ func TestALeaseOutlivesFailures(t *testing.T) {
 				b.calls()
 				begin := time.Now()
 				time.Sleep(2 * time.Minute)
+				synctest.Wait()
 				if n := len(b.calls()); n > 45 {
 					t.Errorf("%d requests in two minutes", n)
 				}
@@ -154,6 +157,7 @@ func TestTheHookIsCalledFromTheSecondFailureOn(t *testing.T) {
 			return nil
 		})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if failures != 3 || hooks != 2 {
 			t.Errorf("%d failures, %d calls", failures, hooks)
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
-//nolint:gochecknoglobals // a flag
 var seed = flag.Uint64("seed", 0, "replay the random history of this seed; 0: many")
 
 // histories runs f with many seeds, or with the one that is asked for.
@@ -64,7 +63,7 @@ func faults(r *rand.Rand) func(apifake.Call) *apifake.Answer {
 // Whatever happens between server and node, each delivery is the set of pods as the server had it at some time, no delivery is
 // older than the one before, and in the end it is what the server has.
 func TestAnyHistoryOfPods(t *testing.T) {
-	histories(t, 150, func(b *bench, r *rand.Rand) {
+	histories(t, 50, func(b *bench, r *rand.Rand) {
 		b.node()
 		states := [][]string{{}} // the naive model: all that ever was
 		state := func() []string {
@@ -147,7 +146,7 @@ func TestAnyHistoryOfPods(t *testing.T) {
 // Whatever others write and however requests fail: what they wrote stays, a pod that has ended stays so, and a status that
 // was taken is there.
 func TestAnyHistoryOfStatuses(t *testing.T) {
-	histories(t, 300, func(b *bench, r *rand.Rand) {
+	histories(t, 100, func(b *bench, r *rand.Rand) {
 		s := &Sink{Client: b.client}
 		shown := b.put(pod("web"))
 		theirs := map[v1.PodConditionType]v1.ConditionStatus{}

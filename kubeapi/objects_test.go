@@ -350,8 +350,8 @@ func TestObjectsAreSafeForConcurrentUse(t *testing.T) {
 			workers = append(workers, func(context.Context) error {
 				for n := i; ctx.Err() == nil; n++ {
 					name := names[n%3]
-					release := o.Follow("ConfigMap", "default", name, func() {})
-					o.ConfigMap(ctx, "default", name) //nolint:errcheck // that it returns is enough
+					release := o.Follow("ConfigMap", "default", name, func() {}) //nolint:contextcheck // it lasts as long as Run
+					o.ConfigMap(ctx, "default", name)
 					time.Sleep(time.Duration(n%7) * time.Second)
 					release()
 					time.Sleep(time.Duration(n%5*10) * time.Second)

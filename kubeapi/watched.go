@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
+	"k8s.io/utils/clock" //nolint:depguard // the type of the reflector's clock
 )
 
 // watched is what a selection of objects looks like now, kept by a reflector: by uid, so that an object and its successor of

@@ -30,7 +30,7 @@ func TestOverHTTP2(t *testing.T) {
 			var seen []*http.Request
 			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				mu.Lock()
-				seen = append(seen, r.Clone(context.Background()))
+				seen = append(seen, r.Clone(r.Context()))
 				mu.Unlock()
 				if onlyJSON {
 					r.Header.Set("Accept", "application/json")
@@ -52,11 +52,11 @@ func TestOverHTTP2(t *testing.T) {
 			var wg sync.WaitGroup
 			defer wg.Wait()
 			defer cancel()
-			wg.Go(func() { c.Run(ctx) }) //nolint:errcheck // it has none
+			wg.Go(func() { c.Run(ctx) })
 			delivered := make(chan []*v1.Pod, 10)
 			wg.Go(func() {
 				s := &Source{Client: c}
-				s.Run(ctx, func(pods []*v1.Pod, _ bool) { delivered <- pods }) //nolint:errcheck // it has none
+				s.Run(ctx, func(pods []*v1.Pod, _ bool) { delivered <- pods })
 			})
 			if first := <-delivered; len(first) != 1 || first[0].UID != p.UID || first[0].Spec.Containers[0].Image != "i" {
 				t.Errorf("%+v", first)

@@ -70,7 +70,7 @@ func (c *cutting) WriteHeader(code int) {
 // Write ends the connection after enough.
 func (c *cutting) Write(p []byte) (int, error) {
 	if len(p) >= c.left {
-		c.ResponseWriter.Write(p[:c.left]) //nolint:errcheck // cut anyway
+		c.ResponseWriter.Write(p[:c.left])
 		c.Flush()
 		panic(http.ErrAbortHandler)
 	}
@@ -355,7 +355,7 @@ func (s *Server) remove(c Call) (runtime.Object, error) {
 
 // serializer is what the client accepts first.
 func serializerFor(r *http.Request) runtime.SerializerInfo {
-	for _, accepted := range strings.Split(r.Header.Get("Accept"), ",") {
+	for accepted := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		kind, _, _ := strings.Cut(strings.TrimSpace(accepted), ";")
 		if info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), kind); ok {
 			return info

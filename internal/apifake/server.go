@@ -78,7 +78,7 @@ func New() *Server {
 func Bubbles() { utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] }
 
 // Close ends all connections, and the server.
-func (s *Server) Close() { s.http.Close() } //nolint:errcheck // it is gone
+func (s *Server) Close() { s.http.Close() }
 
 // Config is how to reach it, by pipes.
 func (s *Server) Config() *rest.Config {
@@ -207,7 +207,7 @@ func (l *line) set(down bool) {
 	l.mu.Unlock()
 	if down {
 		for _, c := range ends {
-			c.Close() //nolint:errcheck // it is gone
+			c.Close()
 		}
 	}
 }

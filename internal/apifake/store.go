@@ -2,6 +2,7 @@ package apifake
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -102,10 +103,7 @@ func clone(o Object) Object { return o.DeepCopyObject().(Object) } //nolint:forc
 
 // at are the objects as they were at a version; 0 is now.
 func (st *store) at(version int64) map[key]Object {
-	objects := make(map[key]Object, len(st.objects))
-	for k, o := range st.objects {
-		objects[k] = o
-	}
+	objects := maps.Clone(st.objects)
 	for _, c := range slices.Backward(st.history) {
 		switch {
 		case version == 0 || c.version <= version:
@@ -133,7 +131,7 @@ func (st *store) put(o Object) Object {
 			o.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
 		}
 	}
-	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "apifake", Operation: "Update", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{}`)}}})
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "apifake", Operation: "Update", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{}`)}})
 	o.SetResourceVersion(strconv.FormatInt(st.version, 10))
 	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	st.objects[k] = o

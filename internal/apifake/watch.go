@@ -80,7 +80,7 @@ func (s *Server) first(c Call) (at int64, events []watch.Event, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	at, _ = strconv.ParseInt("0"+want, 10, 64) //nolint:errcheck // seen has read it
+	at, _ = strconv.ParseInt("0"+want, 10, 64)
 	switch {
 	case !initial && at != 0 && at < s.store.compacted:
 		return at, gone(at), nil
@@ -113,8 +113,8 @@ func (s *Server) since(c Call, at int64) (int64, []watch.Event) {
 			continue
 		}
 		at = h.version
-		was, _ := c.selects(h.key, h.was) //nolint:errcheck // first has read the selector
-		is, _ := c.selects(h.key, h.is)   //nolint:errcheck // first has read the selector
+		was, _ := c.selects(h.key, h.was)
+		is, _ := c.selects(h.key, h.is)
 		switch {
 		case was && is:
 			events = append(events, watch.Event{Type: watch.Modified, Object: clone(h.is)})
