@@ -45,6 +45,8 @@ type answer struct {
 	due      time.Time // when to ask again; zero: when something happens
 	failures int
 	stop     func() // ends following; nil: not followed
+
+	issuing issuing // of a certificate
 }
 
 func (a *answer) open() bool { return a.value == nil && a.err == nil }
@@ -56,7 +58,10 @@ func (a *answer) take(n need, value any, expires time.Time, err error, now time.
 	case err == nil:
 		fresh = a.value != value || a.err != nil
 		a.value, a.err, a.failures = value, nil, 0
-		if n.kind == kindToken {
+		switch n.kind {
+		case kindCertificate:
+			a.due = expires.Add(time.Duration(spread(renewMost)))
+		case kindToken:
 			a.due = now.Add(renewAfter(expires.Sub(now), time.Duration(n.seconds)*time.Second, rand.Float64()))
 		}
 		return fresh
@@ -64,7 +69,7 @@ func (a *answer) take(n need, value any, expires time.Time, err error, now time.
 		a.due = now.Add(backoff(a.failures, rand.Float64()))
 		a.failures++
 		return false
-	case errors.Is(err, runtime.ErrNotFound) && n.kind != kindToken: // it is followed
+	case errors.Is(err, runtime.ErrNotFound) && n.followed(): // it is followed
 		a.value, a.failures = nil, 0
 	default:
 		a.due = now.Add(backoff(a.failures, rand.Float64()))
@@ -116,7 +121,7 @@ func (m *Manager) supply(ctx context.Context, p *pod, pod *v1.Pod, used map[stri
 		switch {
 		case a.err != nil && a.told && a.value == nil:
 			a.err, a.ask = nil, true
-		case a.open(), n.kind != kindToken && now.Sub(a.asked) >= relook && !immutable(a.value):
+		case a.open(), n.followed() && now.Sub(a.asked) >= relook && !immutable(a.value):
 			a.ask = true
 		}
 	}
@@ -176,10 +181,14 @@ func (m *Manager) follow(f *feed, needs []need) {
 			f.answers[n] = a
 		}
 		m.mu.Unlock()
-		if known || n.kind == kindToken {
+		if known || !n.followed() {
 			continue
 		}
-		stop := m.cfg.Objects.Follow(n.kind, f.pod.Namespace, n.name, func() {
+		namespace, name := f.pod.Namespace, n.name
+		if n.kind == kindBundle {
+			namespace, name = "", ""
+		}
+		stop := m.cfg.Objects.Follow(n.kind, namespace, name, func() {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			a.ask = true
@@ -217,6 +226,8 @@ func (m *Manager) await(ctx context.Context, f *feed) {
 func (r request) answer(n need) (any, error) {
 	a, asked := r.answers[n]
 	switch {
+	case !asked && n.kind == kindCertificate:
+		return nil, errors.New("podCertificate needs an API server, which this agent has none of")
 	case !asked && n.kind == kindToken:
 		return nil, errors.New("serviceAccountToken needs an API server, which this agent has none of")
 	case !asked:

@@ -20,7 +20,7 @@ type Objects interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
 
-	// Follow has changed called whenever the object of this kind, "ConfigMap" or "Secret", may be another one than before,
+	// Follow has changed called whenever the object of this kind, "ConfigMap", "Secret" or "ClusterTrustBundle" (any), may be another one than before,
 	// also when it comes or goes, until stop is called. Follow does not block, and neither does changed.
 	Follow(kind, namespace, name string, changed func()) (stop func())
 }
@@ -33,21 +33,32 @@ type Tokens interface {
 
 // need is something a volume is made of that this host does not know by itself.
 type need struct {
-	kind    string // ConfigMap, Secret or Token
-	name    string // of the object; of a token its audience
+	kind    string
+	name    string // of the object; of a token its audience; of a certificate the volume
 	seconds int64  // lifetime of a token
+	index   int    // of a certificate in its volume
+	signer  string // of trust bundles, instead of a name
+	labels  string // which of them
 }
 
 const (
 	kindConfigMap = "ConfigMap"
 	kindSecret    = "Secret"
 	kindToken     = "Token"
+
+	kindBundle      = "ClusterTrustBundle"
+	kindCertificate = "PodCertificate"
 )
 
 // String names it as errors and events do.
 func (n need) String() string {
-	if n.kind == kindToken {
+	switch {
+	case n.kind == kindToken:
 		return fmt.Sprintf("token for audience %q", n.name)
+	case n.kind == kindCertificate:
+		return fmt.Sprintf("certificate of source %d", n.index)
+	case n.kind == kindBundle && n.name == "":
+		return fmt.Sprintf("clustertrustbundle of signer %q", n.signer)
 	}
 	return fmt.Sprintf("%s %q", strings.ToLower(n.kind), n.name)
 }
@@ -60,6 +71,9 @@ func tokenNeed(s *v1.ServiceAccountTokenProjection) need {
 	return n
 }
 
+// followed says that one hears of changes by following. Tokens and certificates are asked for, and asked for again in time.
+func (n need) followed() bool { return n.kind != kindToken && n.kind != kindCertificate }
+
 // needsOf is all that a volume needs.
 func needsOf(v *v1.Volume) (out []need) {
 	switch {
@@ -70,8 +84,12 @@ func needsOf(v *v1.Volume) (out []need) {
 	case v.Projected == nil:
 		return nil
 	}
-	for _, s := range v.Projected.Sources {
+	for i, s := range v.Projected.Sources {
 		switch {
+		case s.ClusterTrustBundle != nil:
+			out = append(out, bundleNeed(s.ClusterTrustBundle))
+		case s.PodCertificate != nil:
+			out = append(out, certificateNeed(v.Name, i))
 		case s.ConfigMap != nil:
 			out = append(out, need{kind: kindConfigMap, name: s.ConfigMap.Name})
 		case s.Secret != nil:
@@ -85,19 +103,34 @@ func needsOf(v *v1.Volume) (out []need) {
 
 // canAsk says whether this agent has anybody to ask for such a thing.
 func (m *Manager) canAsk(n need) bool {
-	if n.kind == kindToken {
+	switch n.kind {
+	case kindToken:
 		return m.cfg.Tokens != nil
+	case kindCertificate:
+		return m.cfg.Certificates != nil
+	case kindBundle:
+		return m.cfg.Objects != nil && m.cfg.Bundles != nil
 	}
 	return m.cfg.Objects != nil
 }
 
-// ask looks for what is needed. The value is a *v1.ConfigMap, a *v1.Secret or a string.
-func (m *Manager) ask(ctx context.Context, pod *v1.Pod, n need) (value any, expires time.Time, err error) {
+// ask looks for what is needed. The value is a *v1.ConfigMap, a *v1.Secret, a string or a *credential. A token expires then,
+// a certificate is to be renewed.
+func (m *Manager) ask(ctx context.Context, pod *v1.Pod, n need, i *issuing) (value any, expires time.Time, err error) {
 	switch n.kind {
 	case kindConfigMap:
 		value, err = m.cfg.Objects.ConfigMap(ctx, pod.Namespace, n.name)
 	case kindSecret:
 		value, err = m.cfg.Objects.Secret(ctx, pod.Namespace, n.name)
+	case kindBundle:
+		text, err := m.anchors(ctx, n)
+		return text, expires, err
+	case kindCertificate:
+		c, renew, err := m.certified(ctx, pod, n, i)
+		if err != nil {
+			return nil, renew, err
+		}
+		return c, renew, nil
 	default:
 		if value, expires, err = m.cfg.Tokens.Token(ctx, pod, n.name, n.seconds); err != nil {
 			return nil, expires, fmt.Errorf("request a %v: %w", n, err)

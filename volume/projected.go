@@ -12,13 +12,13 @@ import (
 func (m *Manager) projected(to payload, r request) error {
 	source := r.volume.Projected
 	var errs []error
-	for _, s := range source.Sources {
-		errs = append(errs, m.project(to, r, s, source.DefaultMode))
+	for i, s := range source.Sources {
+		errs = append(errs, m.project(to, r, i, s, source.DefaultMode))
 	}
 	return errors.Join(errs...)
 }
 
-func (m *Manager) project(to payload, r request, s v1.VolumeProjection, mode *int32) error {
+func (m *Manager) project(to payload, r request, i int, s v1.VolumeProjection, mode *int32) error {
 	switch {
 	case s.DownwardAPI != nil:
 		return m.pick(to, r.pod, s.DownwardAPI.Items, mode)
@@ -28,24 +28,22 @@ func (m *Manager) project(to payload, r request, s v1.VolumeProjection, mode *in
 		return r.pickKeys(to, need{kind: kindSecret, name: s.Secret.Name}, selection{s.Secret.Items, mode, s.Secret.Optional})
 	case s.ServiceAccountToken != nil:
 		return r.pickToken(to, s.ServiceAccountToken, mode)
+	case s.ClusterTrustBundle != nil:
+		return r.pickBundle(to, s.ClusterTrustBundle, mode)
+	case s.PodCertificate != nil:
+		return r.pickCertificate(to, s.PodCertificate, i, mode)
 	}
-	return fmt.Errorf("this agent cannot project a source of kind %s, only configMap, downwardAPI, secret and serviceAccountToken",
-		strings.Join(set(s), ", "))
+	return fmt.Errorf("this agent cannot project a source of kind %s", strings.Join(set(s), ", "))
 }
 
-// pickToken adds the file of a token. Only the user that all containers run as can read it, if there is one, and the group
-// that owns the volume.
+// pickToken adds the file of a token.
 func (r request) pickToken(to payload, s *v1.ServiceAccountTokenProjection, mode *int32) error {
 	token, err := r.answer(tokenNeed(s))
 	if err != nil {
 		return err
 	}
 	text, _ := token.(string)
-	f := file{data: []byte(text), mode: modeOf(mode), owner: commonUser(r.pod)}
-	if f.owner != nil || fsGroup(r.pod) != nil {
-		f.mode = 0o600 // its group is let in when the volume is given to it
-	}
-	return to.add(s.Path, f)
+	return to.add(s.Path, r.secretFile(text, mode))
 }
 
 // commonUser is whom all containers of a pod run as, nil if that is not one, or not said.

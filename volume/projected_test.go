@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-func TestSourcesThatCannotBeProjectedAreNamed(t *testing.T) {
+func TestSourcesThatNobodyHasAreNamed(t *testing.T) {
 	newCluster().bubble(t, func(r *rig) {
 		t := r.t
 		_, err := r.Mount(t.Context(), podWith("u1", projected("all",
@@ -16,9 +16,8 @@ func TestSourcesThatCannotBeProjectedAreNamed(t *testing.T) {
 			v1.VolumeProjection{PodCertificate: &v1.PodCertificateProjection{}},
 			token("token", 600),
 		)))
-		const only = ", only configMap, downwardAPI, secret and serviceAccountToken"
-		want := `MountVolume.SetUp failed for volume "all" : this agent cannot project a source of kind clusterTrustBundle` + only +
-			"\nthis agent cannot project a source of kind podCertificate" + only
+		const no = " needs an API server, which this agent has none of"
+		want := `MountVolume.SetUp failed for volume "all" : clusterTrustBundle` + no + "\npodCertificate" + no
 		if err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}

@@ -61,22 +61,22 @@ func (m *Manager) take() []*feed {
 // refresh asks what is to be asked for one pod, and sees that the answers get to it.
 func (m *Manager) refresh(ctx context.Context, f *feed) {
 	m.mu.Lock()
-	var asks []need
+	asks := map[need]*issuing{}
 	for n, a := range f.answers {
 		if a.ask {
 			a.ask = false
-			asks = append(asks, n)
+			asks[n] = &a.issuing
 		}
 	}
 	pod := f.pod
 	m.mu.Unlock()
 	var g errgroup.Group
 	g.SetLimit(asksAtATime)
-	for _, n := range asks {
+	for n, issuing := range asks {
 		g.Go(func() error {
 			limited, cancel := context.WithTimeout(ctx, askFor)
 			defer cancel()
-			value, expires, err := m.ask(limited, pod, n)
+			value, expires, err := m.ask(limited, pod, n, issuing)
 			if ctx.Err() == nil {
 				m.store(f, n, value, expires, err)
 			}

@@ -28,9 +28,11 @@ type Config struct {
 	Node    func() *v1.Node // what resourceFieldRef falls back to and volumes in memory are bounded by; nil: unknown
 	Memory  int64           // of this machine in bytes, which bounds volumes in memory while Node is unknown; 0: unknown
 
-	Objects Objects         // of the API server; nil: there is none, and volumes that show its objects are errors
-	Tokens  Tokens          // of the API server; nil: there is none, and volumes with tokens are errors
-	Changed func(types.UID) // hears of pods for which Mount has more to say; it must not block; nil: nobody listens
+	Objects      Objects         // of the API server; nil: there is none, and volumes that show its objects are errors
+	Tokens       Tokens          // of the API server; nil: there is none, and volumes with tokens are errors
+	Bundles      Bundles         // likewise, for trust anchors
+	Certificates Certificates    // likewise, for certificates of pods
+	Changed      func(types.UID) // hears of pods for which Mount has more to say; it must not block; nil: nobody listens
 
 	Observe observe.To
 }
