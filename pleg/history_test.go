@@ -20,7 +20,8 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
-// TestRandomHistories lets pods come and go in a runtime that is slow, fails, hangs, and loses events, and checks
+// TestRandomHistories lets pods come and go in a runtime that is slow, fails, hangs, and loses, delays, doubles and reorders
+// events, and checks
 // what is told and answered against the runtime's own record of the truth. A failure names its seed; SEED=n replays.
 func TestRandomHistories(t *testing.T) {
 	first, n := rand.Uint64N(1<<32), 100
@@ -62,6 +63,7 @@ type truth struct {
 	told     map[string][]pleg.Kind     // by ID
 	newest   map[types.UID]int          // version that was answered last
 	watcher  func(runtime.Event)        // of the open stream
+	events   []runtime.Event            // all that ever were
 	snap     chan error                 // breaks it
 	seenAs   map[string][]runtime.State // of an ID, all states it ever had
 }
@@ -150,14 +152,32 @@ func (w *truth) change() {
 	for _, s := range p.Sandboxes {
 		w.seenAs[s.ID] = append(w.seenAs[s.ID], map[bool]runtime.State{true: runtime.Running, false: runtime.Exited}[s.Ready])
 	}
+	w.events = append(w.events, runtime.Event{Pod: p.PodRef, At: time.Now().Add(time.Duration(w.rng.IntN(7200)-3600) * time.Second)})
 	watcher, lost, broken := w.watcher, w.rng.IntN(5) == 0, w.rng.IntN(30) == 0
+	heard := w.hearsay()
 	w.mu.Unlock()
-	if watcher != nil && !lost {
-		watcher(runtime.Event{Pod: p.PodRef, At: time.Now()})
+	for _, e := range heard {
+		if watcher != nil && !lost {
+			watcher(e)
+		}
 	}
 	if watcher != nil && broken {
 		w.snap <- errBroken
 	}
+}
+
+// hearsay is how the stream reports the newest event: late, twice, after older ones once more, without the pod.
+func (w *truth) hearsay() []runtime.Event {
+	last := len(w.events) - 1
+	heard := []runtime.Event{w.events[last]}
+	for w.rng.IntN(3) == 0 {
+		heard = append(heard, w.events[w.rng.IntN(last+1)])
+	}
+	w.rng.Shuffle(len(heard), func(i, j int) { heard[i], heard[j] = heard[j], heard[i] })
+	if p := w.now(heard[0].Pod.UID); len(p.Containers) > 0 && w.rng.IntN(4) == 0 {
+		heard[0] = runtime.Event{Container: p.Containers[0].ID}
+	}
+	return heard
 }
 
 func (w *truth) now(uid types.UID) runtime.Pod {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -200,4 +201,40 @@ func (l lateListing) Pods(ctx context.Context) ([]runtime.Pod, error) {
 	pods, err := l.node.Pods(ctx)
 	time.Sleep(2 * time.Second)
 	return pods, err
+}
+
+// A caller who holds a moment from before the clock was set back gets a look each time, and never waits for that moment.
+func TestAClockSetBackFreezesNothing(t *testing.T) {
+	onNode(t, pleg.Config{}, func(n *node) {
+		n.has("a c1+")
+		n.relist()
+		n.take()
+		ahead := time.Now().Add(time.Hour)
+		for range 2 {
+			if got := n.pod("a", ahead); got != "a c1+" {
+				t.Error(got)
+			}
+			n.after(0, "0s look a")
+		}
+	})
+}
+
+// What is remembered is compared by a clock that nobody sets.
+func TestMomentsAreOfTheMonotonicClock(t *testing.T) {
+	p := parsePod([]string{"a", "c1+"})
+	p.At = time.Now().Round(0).Add(-time.Hour) // a source's own opinion
+	g, err := pleg.New(pleg.Config{Source: quiet{all: []runtime.Pod{p}, byUID: map[types.UID]runtime.Pod{"a": p}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // by a look, then by a listing
+		if err := g.Relist(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, uid := range []types.UID{"a", "gone"} {
+			if p, err := g.Pod(t.Context(), uid, time.Time{}); err != nil || !strings.Contains(p.At.String(), " m=") {
+				t.Errorf("pod %s is as of %v, by the clock of the wall; %v", uid, p.At, err)
+			}
+		}
+	}
 }

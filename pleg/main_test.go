@@ -1,9 +1,16 @@
 package pleg_test
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain is also the beginning of the other processes of BenchmarkAtRest.
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		os.Exit(play(role))
+	}
+	goleak.VerifyTestMain(m)
+}

@@ -3,6 +3,7 @@ package pleg
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,20 +66,39 @@ type hint struct {
 	at time.Time // last
 }
 
-// hear has the pod of an event looked at. Events that come while one is looked at lead to one more look.
+// hear has the pod of an event looked at. Events that come while one is looked at lead to one more look. It returns at
+// once: containerd stops starting containers, of all pods, while a reader of its stream is slow.
 func (g *Generator) hear(ctx context.Context, wg *sync.WaitGroup, e runtime.Event) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	uid := e.Pod.UID
+	if uid == "" {
+		uid = g.owner(e.Container)
+	}
 	if uid == "" {
 		g.hurry()
 		return
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	h, busy := g.hints[uid]
 	g.hints[uid] = hint{n: h.n + 1, at: time.Now()}
 	if !busy {
 		wg.Go(func() { g.heed(ctx, uid) })
 	}
+}
+
+// owner is the pod in which a container or sandbox was seen last. containerd names no pod in an event when it could not
+// look it up any more. The caller holds mu.
+func (g *Generator) owner(id string) types.UID {
+	if id == "" {
+		return ""
+	}
+	for uid, r := range g.pods {
+		if slices.ContainsFunc(r.pod.Containers, func(c runtime.Container) bool { return c.ID == id }) ||
+			slices.ContainsFunc(r.pod.Sandboxes, func(s runtime.Sandbox) bool { return s.ID == id }) {
+			return uid
+		}
+	}
+	return ""
 }
 
 // heed looks at a pod until there was no event of it since the last look began.

@@ -3,6 +3,9 @@ package pleg_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +16,7 @@ import (
 // stream is a notifier whose streams a test opens, feeds and breaks.
 type stream struct {
 	note   func(string, ...any)
-	events chan string // uids
+	events chan string // uids, "/" and an ID for an event without a pod
 	breaks chan error  // ends the open stream
 }
 
@@ -29,7 +32,9 @@ func (s *stream) Events(ctx context.Context, tell func(runtime.Event)) error {
 			return err
 		case uid := <-s.events:
 			e := runtime.Event{}
-			if uid != "" {
+			if id, anonymous := strings.CutPrefix(uid, "/"); anonymous {
+				e.Container = id
+			} else if uid != "" {
 				e.Pod = parsePod([]string{uid}).PodRef
 			}
 			tell(e)
@@ -145,6 +150,86 @@ func TestAnEventOfNobodyKnownLeadsToARelist(t *testing.T) {
 		calm(n)
 		s.events <- ""
 		n.after(time.Second, "11s list")
+	})
+}
+
+// containerd sends events without a pod when its own lookup failed.
+func TestAnEventWithoutAPodIsOfThePodThatHadTheContainer(t *testing.T) {
+	onNodeWithStream(t, func(n *node, s *stream) {
+		n.has("a s1+ c1+ | b c2+")
+		defer n.run()()
+		calm(n)
+		n.has("a s1+ c1+")
+		s.events <- "/c2"
+		n.after(100*time.Millisecond, "11s look b", "11s b c2 died", "11s b c2 removed")
+		n.has("a s1- c1+")
+		s.events <- "/s1"
+		n.after(100*time.Millisecond, "11.1s look a", "11.1s a s1 died")
+		s.events <- "/c7" // never seen
+		n.after(time.Second, "11.2s list")
+	})
+}
+
+// containerd publishes events one after the other to readers that take them: one that stops stalls the starts of all pods.
+func TestTheStreamIsReadWhateverHangs(t *testing.T) {
+	onNodeWithStream(t, func(n *node, s *stream) {
+		n.has("a c1+")
+		defer n.run()()
+		calm(n)
+		n.does(func(ctx context.Context, _ string) error { return hang(ctx) })
+		begun := time.Now()
+		for i := range 1000 {
+			s.events <- fmt.Sprint("p", i%300)
+			s.events <- "/unknown"
+		}
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("2000 events were taken in %v while all calls hung", took)
+		}
+		n.does(func(context.Context, string) error { return nil })
+		time.Sleep(5 * time.Minute)
+		n.take()
+	})
+}
+
+// containerd replays the events of up to five minutes to the first who listens.
+func TestReplayedEventsTellNothingTwice(t *testing.T) {
+	onNodeWithStream(t, func(n *node, s *stream) {
+		n.has("a c1- c2+ | b c3+")
+		defer n.run()()
+		for range 100 {
+			for _, uid := range []string{"a", "gone", "b", "/c1", "/c9"} {
+				s.events <- uid
+			}
+		}
+		time.Sleep(900 * time.Millisecond)
+		var told []string
+		for _, l := range n.take() {
+			if !strings.Contains(l, " look ") && !strings.HasSuffix(l, " list") && !strings.HasSuffix(l, " open") {
+				told = append(told, l)
+			}
+		}
+		slices.Sort(told)
+		if want := []string{"0s a c1 died", "0s a c2 started", "0s b c3 started"}; !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	})
+}
+
+// Nothing is sent on subscribing, so what happened just before is found by relists: one at once, and more after it.
+func TestRelistsCloseTheGapBeforeAStream(t *testing.T) {
+	onNodeWithStream(t, func(n *node, s *stream) {
+		n.has("a c1+")
+		defer n.run()()
+		calm(n)
+		s.breaks <- errBroken
+		time.Sleep(1100 * time.Millisecond)
+		got := n.take()
+		slices.Sort(got)
+		if want := []string{"11s list", "12s list", "12s open"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		n.has("a c1-") // the runtime had not subscribed us yet
+		n.after(time.Second, "13s list", "13s look a", "13s a c1 died")
 	})
 }
 
