@@ -8,6 +8,7 @@ import (
 	"time"
 
 	authnv1 "k8s.io/api/authentication/v1"
+	certv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,11 +89,11 @@ func (o *Objects) begin(watch func(ctx context.Context)) {
 	o.wg.Go(func() { watch(ctx) })
 }
 
-// Follow watches a ConfigMap or a Secret until stop is called, and calls changed when it is first seen and after each change.
+// Follow watches a ConfigMap, a Secret or all ClusterTrustBundles until stop is called, and calls changed when it is first seen and after each change.
 // changed must not block, and may still be called once while stop is. One that is immutable is watched no longer than until it
 // is seen, which happens anew for each who begins to follow. Other kinds never change.
 func (o *Objects) Follow(kind, namespace, name string, changed func()) (stop func()) {
-	if kind != "ConfigMap" && kind != "Secret" {
+	if kind != "ConfigMap" && kind != "Secret" && kind != "ClusterTrustBundle" {
 		return func() {}
 	}
 	key := object{kind, namespace, name}
@@ -117,11 +118,15 @@ func (o *Objects) Follow(kind, namespace, name string, changed func()) (stop fun
 
 // watch begins to watch. The lock is held.
 func (o *Objects) watch(key object, f *follower) {
-	kind, resource := kruntime.Object(&v1.ConfigMap{}), "configmaps"
-	if key.kind == "Secret" {
-		kind, resource = &v1.Secret{}, "secrets"
+	var seen *watched[metav1.Object]
+	switch key.kind {
+	case "Secret":
+		seen = newWatched[metav1.Object](o.client, o.client.pods, &v1.Secret{}, "secrets", key.namespace, named(key.name))
+	case "ClusterTrustBundle":
+		seen = newWatched[metav1.Object](o.client, o.client.certificates, &certv1.ClusterTrustBundle{}, "clustertrustbundles", "", fields.Everything())
+	default:
+		seen = newWatched[metav1.Object](o.client, o.client.pods, &v1.ConfigMap{}, "configmaps", key.namespace, named(key.name))
 	}
-	seen := newWatched[metav1.Object](o.client, o.client.pods, kind, resource, key.namespace, named(key.name))
 	own, cancel := context.WithCancel(context.Background())
 	seen.changed = func() { o.tell(f, seen, cancel) }
 	f.seen, f.stop, f.still = seen, cancel, false
@@ -178,14 +183,19 @@ func (o *Objects) release(key object, f *follower, user *func()) {
 	})
 }
 
+// seen is the watch on what somebody follows, nil for none.
+func (o *Objects) seen(key object) *watched[metav1.Object] {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if f := o.followed[key]; f != nil {
+		return f.seen
+	}
+	return nil
+}
+
 // look answers from the watch on an object, if there is one that has come so far; ok is false when it has not.
 func (o *Objects) look(ctx context.Context, key object) (obj metav1.Object, ok bool, err error) {
-	o.mu.Lock()
-	var seen *watched[metav1.Object]
-	if f := o.followed[key]; f != nil {
-		seen = f.seen
-	}
-	o.mu.Unlock()
+	seen := o.seen(key)
 	if seen == nil {
 		return nil, false, nil
 	}
@@ -277,12 +287,8 @@ func (o *Objects) Token(ctx context.Context, pod *v1.Pod, audience string, secon
 	if audience != "" {
 		ask.Spec.Audiences = []string{audience}
 	}
-	account := pod.Spec.ServiceAccountName
-	if account == "" {
-		account = "default"
-	}
 	answer := new(authnv1.TokenRequest)
-	p := place{o.client.pods, "serviceaccounts", pod.Namespace, account}
+	p := place{o.client.pods, "serviceaccounts", pod.Namespace, accountOf(pod)}
 	if err := p.create(ctx, ask, answer, "token"); err != nil {
 		return "", time.Time{}, err
 	}

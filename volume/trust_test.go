@@ -151,10 +151,10 @@ func certificateOf(keyType string) v1.VolumeProjection {
 	}}
 }
 
-func (s *signer) bubble(t *testing.T, act func(t *testing.T, r *rig)) {
+func (s *signer) bubble(t *testing.T, act func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		newCluster().run(t, "", func(r *rig) { act(t, r) }, func(cfg *volume.Config) { cfg.Certificates = s })
+		newCluster().run(t, "", act, func(cfg *volume.Config) { cfg.Certificates = s })
 	})
 }
 
@@ -168,7 +168,8 @@ func TestCertificatesOfPods(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			s := &signer{life: time.Hour}
-			s.bubble(t, func(t *testing.T, r *rig) {
+			s.bubble(t, func(r *rig) {
+				t := r.t
 				dir := r.in(t, podWith("u1", projected("id", certificateOf(kind))), "id")
 				key, chain := read(t, dir+"/key.pem"), read(t, dir+"/chain.pem")
 				if read(t, dir+"/both.pem") != key+chain || chain != block("leaf")+block("ca") {
@@ -188,7 +189,8 @@ func TestCertificatesOfPods(t *testing.T) {
 
 func TestAPodWaitsForItsCertificateAndGetsTheNextInTime(t *testing.T) {
 	s := &signer{after: 2, life: time.Hour}
-	s.bubble(t, func(t *testing.T, r *rig) {
+	s.bubble(t, func(r *rig) {
+		t := r.t
 		pod := podWith("u1", projected("id", certificateOf("ECDSAP256")))
 		if _, err := r.Mount(t.Context(), pod); !errors.Is(err, runtime.ErrInProgress) {
 			t.Fatal(err)
@@ -208,7 +210,8 @@ func TestAPodWaitsForItsCertificateAndGetsTheNextInTime(t *testing.T) {
 
 func TestARefusedCertificateIsNotAskedForAgain(t *testing.T) {
 	s := &signer{refuse: true}
-	s.bubble(t, func(t *testing.T, r *rig) {
+	s.bubble(t, func(r *rig) {
+		t := r.t
 		pod := podWith("u1", projected("id", certificateOf("ED25519")))
 		for range 5 {
 			if _, err := r.Mount(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "not you") {
@@ -224,7 +227,8 @@ func TestARefusedCertificateIsNotAskedForAgain(t *testing.T) {
 
 func TestARequestNobodyDecidesIsMadeAnew(t *testing.T) {
 	s := &signer{after: 1 << 30}
-	s.bubble(t, func(t *testing.T, r *rig) {
+	s.bubble(t, func(r *rig) {
+		t := r.t
 		_, _ = r.Mount(t.Context(), podWith("u1", projected("id", certificateOf("ED25519"))))
 		time.Sleep(15 * time.Minute)
 		if n := s.requests(); n != 2 {
@@ -234,7 +238,8 @@ func TestARequestNobodyDecidesIsMadeAnew(t *testing.T) {
 }
 
 func TestAnUnknownKindOfKeyIsNamed(t *testing.T) {
-	(&signer{}).bubble(t, func(t *testing.T, r *rig) {
+	(&signer{}).bubble(t, func(r *rig) {
+		t := r.t
 		if _, err := r.Mount(t.Context(), podWith("u1", projected("id", certificateOf("DSA")))); err == nil || !strings.Contains(err.Error(), `key type "DSA" is none of`) {
 			t.Error(err)
 		}

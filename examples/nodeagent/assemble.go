@@ -56,11 +56,14 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	}
 	var objects podruntime.Objects // nil interfaces, not nil pointers, say that there is no API server
 	var tokens volume.Tokens
+	var bundles volume.Bundles
+	var certificates volume.Certificates
 	var classes func(string) (string, error)
 	var services func(context.Context, string) ([]*v1.Service, error)
 	if m != nil {
 		told = append(told, m.events)
 		objects, tokens, classes, services = m.objects, m.objects, m.objects.Class, m.objects.Services
+		bundles, certificates = m.watched, m.watched
 	}
 
 	// The engine.
@@ -80,7 +83,8 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	var roster syncloop.Roster
 	hosts := func() []string { return o.hostIPs }
 	volumes := one(&b, volume.New, volume.Config{
-		Root: o.flags.RootDir, Memory: machineMemory(), Node: m.nodeObject, Objects: objects, Tokens: tokens, Changed: roster.Wake, Observe: obs("volume"),
+		Root: o.flags.RootDir, Memory: machineMemory(), Node: m.nodeObject, Changed: roster.Wake, Observe: obs("volume"),
+		Objects: objects, Tokens: tokens, Bundles: bundles, Certificates: certificates,
 	})
 	pods := one(&b, podruntime.New, podruntime.Config{
 		Engine: engine, Images: images, HostIPs: hosts, Memory: machineMemory(), DNS: func() network.DNS { return dns(o) },
@@ -114,7 +118,10 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	loop := one(&b, syncloop.New, syncloop.Config{
 		Sources: sources, Runtime: pods, Sink: statuses, Volumes: volumes,
 		Probes: health, States: pods.Over(lifecycle), Roster: &roster,
-		Admit:    []syncloop.Admitter{admit.Sysctls{Unsafe: o.kubelet.AllowedUnsafeSysctls}, admit.Fit{Node: m.nodeObject}, admit.Platform{Node: m.nodeObject}},
+		Admit: []syncloop.Admitter{
+			admit.Sysctls{Unsafe: o.kubelet.AllowedUnsafeSysctls}, admit.Platform{Node: m.nodeObject}, admit.Fit{Node: m.nodeObject, Fresh: m.freshNode()},
+			admit.AppArmor{Enabled: admit.AppArmorEnabled()}, admit.Features{Declared: features()},
+		},
 		Sweepers: []syncloop.Sweeper{volumes, pods},
 		HostIPs:  hosts, RuntimeName: watch.Name, Resync: o.kubelet.SyncFrequency.Duration, Observe: obs("syncloop"),
 	})

@@ -136,6 +136,7 @@ func setters(b *build, o *options, p membership) []nodestatus.Setter {
 			KubeReserved: one(b, nodestatus.ParseReserved, o.kubelet.KubeReserved), SystemReserved: one(b, nodestatus.ParseReserved, o.kubelet.SystemReserved),
 			Storage: p.stats.Storage,
 		}),
+		nodestatus.DeclaredFeatures(features()...),
 		nodestatus.DaemonEndpoints(o.kubelet.Port),
 		nodestatus.Images(p.engine.ListImages, int(value(o.kubelet.NodeStatusMaxImages))),
 		engine.SetNode,
@@ -182,6 +183,19 @@ func (m *member) nodeObject() *v1.Node {
 		return nil
 	}
 	return m.client.Node()
+}
+
+// freshNode asks the server for the Node object; nil without one.
+func (m *member) freshNode() func(ctx context.Context) (*v1.Node, error) {
+	if m == nil {
+		return nil
+	}
+	return m.client.Get
+}
+
+// features are what pods may need and schedulers look for: all that this agent can do of what nodes of today declare.
+func features() []string {
+	return []string{"RestartAllContainersOnContainerExits"}
 }
 
 // statusSink is where statuses go: the API server, or without one a line in the log.
