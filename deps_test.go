@@ -94,12 +94,13 @@ func rules() map[string]rule {
 		"kubeapi/access":      {"observe", api, 300},
 		"kubeapi/certificate": {"observe", api + "k8s.io/client-go", 490},
 
-		"examples/nodeagent":        {"all", anything, 720},
-		"examples/nodeagent/config": {"", anything, 390},
-		"examples/edge":             {"all", anything, 720},
-		"examples/provider":         {"all", anything, 500},
-		"examples/standalone":       {"all", anything, 335},
-		"examples/probetest":        {"probe", "", 195},
+		"examples/nodeagent":           {"all", anything, 720},
+		"examples/nodeagent/config":    {"", anything, 390},
+		"examples/edge":                {"all", anything, 720},
+		"examples/provider":            {"all", anything, 500},
+		"examples/standalone":          {"all", anything, 335},
+		"examples/probetest/cmd/probe": {"probe probe/grpcprobe", "", 330},
+		"examples/probetest":           {"probe", "", 195},
 	}
 }
 

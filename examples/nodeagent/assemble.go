@@ -119,8 +119,11 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Sources: sources, Runtime: pods, Sink: statuses, Volumes: volumes,
 		Probes: health, States: pods.Over(lifecycle), Roster: &roster,
 		Admit: []syncloop.Admitter{
-			admit.Sysctls{Unsafe: o.kubelet.AllowedUnsafeSysctls}, admit.Platform{Node: m.nodeObject}, admit.Fit{Node: m.nodeObject, Fresh: m.freshNode()},
-			admit.AppArmor{Enabled: admit.AppArmorEnabled()}, admit.Features{Declared: features()},
+			admit.Sysctls{Unsafe: o.kubelet.AllowedUnsafeSysctls},
+			admit.Platform{Node: m.nodeObject},
+			admit.Fit{Node: m.nodeObject, Fresh: m.freshNode()},
+			admit.AppArmor{Enabled: admit.AppArmorEnabled()},
+			admit.Features{Declared: features()},
 		},
 		Sweepers: []syncloop.Sweeper{volumes, pods},
 		HostIPs:  hosts, RuntimeName: watch.Name, Resync: o.kubelet.SyncFrequency.Duration, Observe: obs("syncloop"),
