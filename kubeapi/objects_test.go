@@ -136,7 +136,7 @@ func TestAWatchEndsHalfAMinuteAfterTheLastOne(t *testing.T) {
 		want(1, "followed again in time")
 		third()
 		time.Sleep(linger + time.Second)
-		want(0, "nobody follows")
+		want(0, "nobody follows") // and settled
 		if len(o.followed) != 0 {
 			t.Errorf("%d objects kept", len(o.followed))
 		}
@@ -171,6 +171,7 @@ func TestAnImmutableObjectIsNotWatchedOn(t *testing.T) {
 		stop()
 		stop2()
 		time.Sleep(time.Minute)
+		b.settle()
 		if len(o.followed) != 0 {
 			t.Errorf("%d objects kept", len(o.followed))
 		}
@@ -372,6 +373,7 @@ func TestObjectsAreSafeForConcurrentUse(t *testing.T) {
 		}
 		b.server.SetDown(false)
 		time.Sleep(3 * time.Minute)
+		b.settle()
 		if len(o.followed) != 0 || b.server.Watches() > 1 {
 			t.Errorf("%d objects, %d watches", len(o.followed), b.server.Watches())
 		}

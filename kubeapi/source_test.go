@@ -160,6 +160,7 @@ func TestCase_c159_after_a_long_cut_the_set_is_what_the_server_has_then(t *testi
 		}
 		b.server.SetDown(false)
 		time.Sleep(2 * time.Minute)
+		b.settle()
 		if len(d.last) != 1 || d.last[0].DeletionTimestamp == nil {
 			t.Errorf("after it: %v", d.pods())
 		}
