@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -353,5 +356,54 @@ func TestHangingTargetsDelayNobody(t *testing.T) {
 		w.take()
 		w.m.Track(pod(v1.Container{ReadinessProbe: every("ready", 1)}), running("a", 0), false)
 		w.after(2*time.Second, "3s ready a", "3s changed u", "4s ready a", "5s ready a")
+	})
+}
+
+// A fifth of ten thousand targets hangs, and the others take their time.
+func TestTenThousandProbesBeginOnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const probes, period = 10000, 10 * time.Second
+		var mu sync.Mutex // guards what follows
+		due := map[string]time.Time{}
+		var late []time.Duration
+		m, err := New(Config{Check: func(ctx context.Context, target Target, _ *v1.Probe) (probe.Result, string, error) {
+			if target.Container == "hangs" {
+				<-ctx.Done()
+				return probe.Failure, "", nil
+			}
+			mu.Lock()
+			late = append(late, time.Since(due[target.ID])%period)
+			mu.Unlock()
+			time.Sleep(50 * time.Millisecond)
+			return probe.Success, "", nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- m.Run(ctx) }()
+		for i := range probes {
+			p := pod(v1.Container{ReadinessProbe: &v1.Probe{}})
+			p.UID = podUID(i)
+			look := running(string(p.UID), 0)
+			if i%5 == 0 {
+				p.Spec.Containers[0].Name, look.Containers[0].Name = "hangs", "hangs"
+			}
+			mu.Lock()
+			due[string(p.UID)] = time.Now()
+			mu.Unlock()
+			m.Track(p, look, false)
+			time.Sleep(period / probes)
+		}
+		time.Sleep(2*period - time.Millisecond)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		slices.Sort(late)
+		if want := probes * 4 / 5 * 3; len(late) != want || late[len(late)*99/100] > 100*time.Millisecond {
+			t.Errorf("%d checks of healthy targets, want %d; one in a hundred begins more than %v late", len(late), want, late[len(late)*99/100])
+		}
 	})
 }
