@@ -163,6 +163,18 @@ func (d *deliveries) pods() []string {
 	return describe(d.last)
 }
 
+func (d *deliveries) newest() []*v1.Pod {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.last
+}
+
+func (d *deliveries) newestMirrors() []*v1.Pod {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mirrors
+}
+
 func describe(pods []*v1.Pod) []string {
 	out := make([]string, 0, len(pods))
 	for _, p := range pods {

@@ -400,7 +400,7 @@ func TestRequestsOfOnePod(t *testing.T) {
 		p := b.put(pod("web"))
 		tell := func(st v1.PodStatus) {
 			b.settle()
-			b.update(s, d.last[0], st)
+			b.update(s, d.newest()[0], st)
 		}
 		tell(v1.PodStatus{Phase: v1.PodPending, Conditions: []v1.PodCondition{condition(v1.PodReady, "False")}})
 		tell(running("False"))
@@ -411,11 +411,11 @@ func TestRequestsOfOnePod(t *testing.T) {
 		over.Phase = v1.PodSucceeded
 		over.ContainerStatuses[0].State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}
 		tell(over)
-		if err := s.Finished(b.Context(), d.last[0]); err != nil {
+		if err := s.Finished(b.Context(), d.newest()[0]); err != nil {
 			t.Error(err)
 		}
 		b.settle()
-		if d.count() == 0 || len(d.last) != 0 {
+		if d.count() == 0 || len(d.newest()) != 0 {
 			t.Errorf("%v", d.pods())
 		}
 		all := b.server.Calls()

@@ -36,7 +36,7 @@ func TestASourceShowsThePodsOfItsNode(t *testing.T) {
 		if got, want := d.pods(), describe([]*v1.Pod{second, over}); !slices.Equal(got, want) {
 			t.Errorf("after changes: %v, wanted %v", got, want)
 		}
-		for _, p := range d.last {
+		for _, p := range d.newest() {
 			if p.ManagedFields != nil {
 				t.Errorf("%s has managed fields", p.Name)
 			}
@@ -161,7 +161,7 @@ func TestCase_c159_after_a_long_cut_the_set_is_what_the_server_has_then(t *testi
 		b.server.SetDown(false)
 		time.Sleep(2 * time.Minute)
 		b.settle()
-		if len(d.last) != 1 || d.last[0].DeletionTimestamp == nil {
+		if len(d.newest()) != 1 || d.newest()[0].DeletionTimestamp == nil {
 			t.Errorf("after it: %v", d.pods())
 		}
 	})
@@ -199,13 +199,13 @@ func TestMirrorsAreKeptBack(t *testing.T) {
 		own := b.put(pod("web"))
 		d, _ := b.source()
 		b.settle()
-		if !slices.Equal(d.pods(), describe([]*v1.Pod{own})) || !slices.Equal(describe(d.mirrors), describe([]*v1.Pod{mirror})) {
-			t.Errorf("pods %v, mirrors %v", d.pods(), describe(d.mirrors))
+		if !slices.Equal(d.pods(), describe([]*v1.Pod{own})) || !slices.Equal(describe(d.newestMirrors()), describe([]*v1.Pod{mirror})) {
+			t.Errorf("pods %v, mirrors %v", d.pods(), describe(d.newestMirrors()))
 		}
 		b.server.Remove(mirror)
 		b.settle()
-		if len(d.mirrors) != 0 {
-			t.Errorf("mirrors %v", describe(d.mirrors))
+		if len(d.newestMirrors()) != 0 {
+			t.Errorf("mirrors %v", describe(d.newestMirrors()))
 		}
 	})
 }
@@ -218,8 +218,8 @@ func TestCase_c051_an_annotation_makes_no_pod_of_the_server_a_static_one(t *test
 		b.put(p)
 		d, _ := b.source()
 		b.settle()
-		if len(d.last) != 1 || podspec.Static(d.last[0]) || d.last[0].Annotations["mine"] != "stays" {
-			t.Errorf("%v", d.last)
+		if len(d.newest()) != 1 || podspec.Static(d.newest()[0]) || d.newest()[0].Annotations["mine"] != "stays" {
+			t.Errorf("%v", d.newest())
 		}
 	})
 }
