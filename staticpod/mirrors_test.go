@@ -31,7 +31,11 @@ type cluster struct {
 	hides   bool          // a pod that is made is not kept
 	mirrors *Mirrors
 
+	showing   sync.Mutex // held while Show is called
+	lastShown int        // the change it told of
+
 	mu      sync.Mutex // guards the rest
+	changes int
 	wg      sync.WaitGroup
 	pods    map[string]*v1.Pod
 	calls   []string
@@ -88,7 +92,17 @@ func (c *cluster) show() {
 	for _, p := range c.pods {
 		pods = append(pods, p)
 	}
-	c.wg.Go(func() { time.Sleep(c.lag); c.mirrors.Show(pods) })
+	c.changes++
+	change := c.changes
+	c.wg.Go(func() {
+		time.Sleep(c.lag)
+		c.showing.Lock()
+		defer c.showing.Unlock()
+		if change > c.lastShown { // never back to an older state
+			c.lastShown = change
+			c.mirrors.Show(pods)
+		}
+	})
 }
 
 func (c *cluster) call(ctx context.Context, what string) error {
@@ -157,9 +171,9 @@ func (c *cluster) do(change func()) {
 	c.mu.Unlock()
 }
 
-// after lets time pass and takes the calls made meanwhile.
+// after lets time pass, and a moment more, and takes the calls made meanwhile.
 func (c *cluster) after(d time.Duration) []string {
-	time.Sleep(d)
+	time.Sleep(d + time.Millisecond)
 	synctest.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,9 +254,10 @@ func TestAnotherVersionGetsAnotherMirror(t *testing.T) {
 		c.statics = []*v1.Pod{static("etcd", "v1"), static("proxy", "p1")}
 		c.run(t)
 		c.after(time.Second)
+		old := string(c.mirrors.MirrorOf("v1").UID)
 		c.do(func() { c.statics = []*v1.Pod{static("etcd", "v2"), static("proxy", "p1")} })
 		c.mirrors.Wake()
-		c.wants(t, time.Second, "delete etcd m"+strings.TrimPrefix(string(c.mirrors.shown["etcd_kube-system"].UID), "m"), "create etcd v2")
+		c.wants(t, time.Second, "delete etcd "+old, "create etcd v2")
 		c.do(func() { c.statics = []*v1.Pod{static("proxy", "p1")} })
 		if got := c.after(defaultRelook); len(got) != 1 || !strings.HasPrefix(got[0], "delete etcd") {
 			t.Errorf("after the file went: %v", got)

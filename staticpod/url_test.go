@@ -91,10 +91,10 @@ func listText(items ...string) string {
 	return text
 }
 
-// has checks what is delivered after some time.
+// has checks what is delivered after some time, and a moment more.
 func (n *node) has(d time.Duration, complete bool, sets int, want ...string) {
 	n.t.Helper()
-	time.Sleep(d)
+	time.Sleep(d + time.Millisecond)
 	synctest.Wait()
 	names, c, s := n.state()
 	if !slices.Equal(names, want) || c != complete || s != sets {

@@ -349,7 +349,7 @@ func TestAFullDisk(t *testing.T) {
 		other.wants(t, false, "a:one")
 		other.stop()
 		full.Store(false)
-		time.Sleep(retryAfter)
+		time.Sleep(retryAfter + time.Millisecond)
 		synctest.Wait()
 		if n := a.logs("remembered again"); len(n) != 1 {
 			t.Errorf("logged %v", a.logs(""))
