@@ -35,7 +35,9 @@ type Request struct {
 }
 
 // What names what was asked for: "patch pods/status", "create events".
-func (r Request) What() string { return r.Verb + " " + path.Join(r.Object.Resource, r.Object.Subresource) }
+func (r Request) What() string {
+	return r.Verb + " " + path.Join(r.Object.Resource, r.Object.Subresource)
+}
 
 func (r Request) String() string {
 	return fmt.Sprintf("%s %s %s: %d %s", r.At.Format("15:04:05.000"), r.Verb, r.URI, r.Response.Code, r.Response.Message)

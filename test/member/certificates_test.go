@@ -87,7 +87,7 @@ func TestCertificates(t *testing.T) {
 	n.ready()
 }
 
-func leaf(t *testing.T, path string) *x509.Certificate {
+func leaf(t testing.TB, path string) *x509.Certificate {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	check(t, err)

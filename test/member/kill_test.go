@@ -59,11 +59,16 @@ func (n *node) churn(random *rand.Rand) {
 	name := fmt.Sprintf("churn-%d", random.IntN(6))
 	kinds := []func(*v1.Pod){
 		func(*v1.Pod) {},
-		func(p *v1.Pod) { p.Spec.Containers[0].Command = shell("sleep 1; exit 0"); p.Spec.RestartPolicy = v1.RestartPolicyNever },
+		func(p *v1.Pod) {
+			p.Spec.Containers[0].Command = shell("sleep 1; exit 0")
+			p.Spec.RestartPolicy = v1.RestartPolicyNever
+		},
 		func(p *v1.Pod) {
 			p.Spec.InitContainers = []v1.Container{{Name: "init", Image: p.Spec.Containers[0].Image, Command: shell("sleep 1")}}
 		},
-		func(p *v1.Pod) { p.Spec.Containers[0].Command = shell("trap 'sleep 1; exit 0' TERM; sleep 3600 & wait") },
+		func(p *v1.Pod) {
+			p.Spec.Containers[0].Command = shell("trap 'sleep 1; exit 0' TERM; sleep 3600 & wait")
+		},
 	}
 	kind := kinds[random.IntN(len(kinds))]
 	_, err := n.api.CoreV1().Pods(n.ns).Create(n.t.Context(), sleeper(name, kind), metav1.CreateOptions{})

@@ -87,7 +87,7 @@ func forbidden(all []Request) error {
 type node struct {
 	*cluster.Cluster
 
-	t     *testing.T
+	t     testing.TB
 	api   kubernetes.Interface
 	cri   cri.RuntimeServiceClient
 	proxy *Proxy
@@ -99,7 +99,7 @@ type node struct {
 
 // newNode makes a namespace and starts the agent, and waits until it is ready. In the end the namespace is deleted, the agent
 // gone, and nothing of the test's pods left.
-func newNode(t *testing.T, flags ...string) *node {
+func newNode(t testing.TB, flags ...string) *node {
 	t.Helper()
 	n := bareNode(t)
 	n.flags = append(n.flags, flags...)
@@ -109,7 +109,7 @@ func newNode(t *testing.T, flags ...string) *node {
 }
 
 // bareNode is a node whose agent was not started.
-func bareNode(t *testing.T) *node {
+func bareNode(t testing.TB) *node {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", shared.Kubeconfig())
 	check(t, err)
@@ -132,7 +132,7 @@ func bareNode(t *testing.T) *node {
 	return n
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

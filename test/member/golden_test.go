@@ -1,0 +1,168 @@
+//go:build cluster
+
+package member
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeletkit/kubeletkit/test/agent"
+	"github.com/kubeletkit/kubeletkit/test/cluster"
+)
+
+// What users see of the same pods and node is the same under kubelet and nodeagent: the node's and pods' statuses, kubectl
+// describe and events. What may differ is in testdata/differences.tsv. Both views are kept in the cluster's directory, golden.
+func TestSameAsKubelet(t *testing.T) {
+	views := map[cluster.Agent]map[string]string{}
+	for _, a := range []cluster.Agent{cluster.Kubelet, cluster.NodeAgent} {
+		t.Run(string(a), func(t *testing.T) { views[a] = viewUnder(t, a) })
+	}
+	f, err := os.Open("testdata/differences.tsv")
+	check(t, err)
+	defer f.Close()
+	allowed, err := ReadAllowances(f)
+	check(t, err)
+	theirs, ours := views[cluster.Kubelet], views[cluster.NodeAgent]
+	all := maps.Clone(theirs)
+	maps.Copy(all, ours)
+	for _, document := range slices.Sorted(maps.Keys(all)) {
+		if left := Unexpected(document, Diff(theirs[document], ours[document]), allowed); len(left) > 0 {
+			t.Errorf("%s differs (- kubelet, + nodeagent):\n%s", document, strings.Join(left, "\n"))
+		}
+	}
+	for _, a := range allowed {
+		if !a.Used {
+			t.Logf("did not differ this time: %s, %s", a.Document, a.Line)
+		}
+	}
+}
+
+// viewUnder runs the pods of testdata/pods.yaml under an agent and returns what is seen, by document.
+func viewUnder(t *testing.T, a cluster.Agent) map[string]string {
+	t.Helper()
+	n := bareNode(t)
+	n.agent = a
+	check(t, n.api.CoreV1().Nodes().Delete(t.Context(), cluster.NodeName, metav1.DeleteOptions{}))
+	begun := metav1.Now()
+	n.start()
+	n.ready()
+	_, err := n.Kubectl(t.Context(), "-n", n.ns, "apply", "-f", "testdata/pods.yaml")
+	check(t, err)
+	view := map[string]string{}
+	seen := map[string]bool{}
+	agent.Eventually(t, 2*patience, "all pods were as they should be at some time", func() error { return n.lookAt(view, seen) })
+	time.Sleep(5 * time.Second) // events arrive later than what they tell of
+	n.delete("hooked")
+	n.until("a deleted pod is gone", func() error {
+		_, err := n.api.CoreV1().Pods(n.ns).Get(t.Context(), "hooked", metav1.GetOptions{})
+		if err == nil {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+	time.Sleep(2 * time.Second)
+	n.events(view, n.ns, func(e v1.Event) string { return "events/" + e.InvolvedObject.Name }, func(e v1.Event) bool { return e.InvolvedObject.Kind == "Pod" })
+	n.events(view, "default", func(v1.Event) string { return "node-events" }, func(e v1.Event) bool {
+		return e.InvolvedObject.Kind == "Node" && e.ReportingController != "node-controller" && !e.CreationTimestamp.Before(&begun)
+	})
+	n.nodeView(view)
+	for document, text := range view {
+		view[document] = Normal(text)
+		file := n.Path("golden", string(a), Normal(document)[:len(Normal(document))-1])
+		check(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		check(t, os.WriteFile(file, []byte(view[document]), 0o644))
+	}
+	named := map[string]string{} // without made-up ends of names
+	for document, text := range view {
+		named[strings.TrimSpace(Normal(document))] = text
+	}
+	return named
+}
+
+// lookAt keeps what is seen of each pod the first time it is as it should be.
+func (n *node) lookAt(view map[string]string, seen map[string]bool) error {
+	list, err := n.api.CoreV1().Pods(n.ns).List(n.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	table, err := n.Kubectl(n.t.Context(), "-n", n.ns, "get", "pods", "--no-headers")
+	if err != nil {
+		return err
+	}
+	rows := map[string]string{}
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line)
+		rows[f[0]] = strings.Join(f[1:4], " ")
+	}
+	var errs []error
+	for i := range list.Items {
+		p := &list.Items[i]
+		if seen[p.Name] {
+			continue
+		}
+		if want := p.Annotations["until"]; rows[p.Name] != want || p.Status.StartTime == nil {
+			errs = append(errs, fmt.Errorf("%s is %q, not %q", p.Name, rows[p.Name], want))
+			continue
+		}
+		if err := n.look(view, p.Name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		seen[p.Name] = true
+	}
+	if len(list.Items) < 20 {
+		errs = append(errs, fmt.Errorf("there are %d pods", len(list.Items)))
+	}
+	return errors.Join(errs...)
+}
+
+func (n *node) look(view map[string]string, name string) error {
+	text, err := n.Kubectl(n.t.Context(), "-n", n.ns, "describe", "pod", name, "--show-events=false")
+	if err != nil {
+		return err
+	}
+	view["describe/"+name] = text
+	p := n.pod(name)
+	p.ManagedFields, p.ResourceVersion = nil, ""
+	data, err := json.MarshalIndent(map[string]any{"metadata": p.ObjectMeta, "status": p.Status}, "", " ")
+	view["pod/"+name] = string(data)
+	return err
+}
+
+// events keeps which events there were, each once.
+func (n *node) events(view map[string]string, ns string, document func(v1.Event) string, wanted func(v1.Event) bool) {
+	n.t.Helper()
+	list, err := n.api.CoreV1().Events(ns).List(n.t.Context(), metav1.ListOptions{})
+	check(n.t, err)
+	lines := map[string][]string{}
+	for _, e := range list.Items {
+		if wanted(e) {
+			line := fmt.Sprintf("%s %s %s [%s]: %s", e.Type, e.Reason, e.ReportingController, e.InvolvedObject.FieldPath, Normal(e.Message))
+			lines[document(e)] = append(lines[document(e)], strings.TrimSpace(line))
+		}
+	}
+	for doc, all := range lines {
+		slices.Sort(all)
+		view[doc] = strings.Join(slices.Compact(all), "\n")
+	}
+}
+
+func (n *node) nodeView(view map[string]string) {
+	n.t.Helper()
+	o := n.object()
+	o.ManagedFields, o.ResourceVersion = nil, ""
+	data, err := json.MarshalIndent(o, "", " ")
+	check(n.t, err)
+	view["node"] = string(data)
+}
