@@ -17,6 +17,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"k8s.io/klog/v2" //nolint:depguard // some of client-go speaks there and nowhere else
 )
 
 func main() {
@@ -48,6 +50,7 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) error {
 		return err
 	}
 	log := logger(errOut, o.verbosity(), os.Getenv("JOURNAL_STREAM") != "")
+	klog.SetSlogLogger(log.With("component", "client-go"))
 	for _, w := range o.warnings {
 		log.Warn("the configuration says something that is not heard", "what", w.String())
 	}
