@@ -42,14 +42,6 @@ func limited(name, q string) func(*v1.Pod) {
 
 func prio(n int32) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.Priority = &n } }
 
-func grace(seconds int64) func(*v1.Pod) {
-	return func(p *v1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
-}
-
-func annotated(key, value string) func(*v1.Pod) {
-	return func(p *v1.Pod) { p.Annotations = map[string]string{key: value} }
-}
-
 func emptyDir(name, limit string, medium v1.StorageMedium) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		v := &v1.EmptyDirVolumeSource{Medium: medium}
@@ -60,17 +52,4 @@ func emptyDir(name, limit string, medium v1.StorageMedium) func(*v1.Pod) {
 	}
 }
 
-const (
-	mi = 1 << 20
-	gi = 1 << 30
-)
-
-func hard(s Signal, value string) Threshold { return parsed(s, value) }
-
-func parsed(s Signal, value string) Threshold {
-	list, err := Parse(map[string]string{string(s): value}, nil, nil, nil)
-	if err != nil {
-		panic(err)
-	}
-	return list[0]
-}
+const mi = 1 << 20

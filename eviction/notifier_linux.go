@@ -18,8 +18,12 @@ import (
 // look is how often usage is looked at where no threshold can be set.
 const look = 500 * time.Millisecond
 
-// stalled asks for a notice when processes waited for memory for 150 of 1000 milliseconds.
-const stalled = "some 150000 1000000"
+// What asks for a notice when processes waited for memory for 150 of 1000 milliseconds. Without CAP_SYS_RESOURCE the kernel
+// looks at multiples of two seconds only.
+const (
+	stalled     = "some 150000 1000000\n"
+	stalledLong = "some 300000 2000000\n"
+)
 
 // CgroupNotifier returns the Notifier of this host: with cgroups of version 1 the kernel tells when a threshold of usage is
 // crossed; with version 2 it tells when processes have to wait for memory (PSI), and usage is looked at twice a second.
@@ -162,11 +166,13 @@ func (c cgroupV2) pressure(s Signal, dir string) *os.File {
 	if err != nil {
 		return nil
 	}
-	if _, err := f.WriteString(stalled); err != nil {
-		_ = f.Close() // nothing came of it
-		return nil
+	for _, trigger := range []string{stalled, stalledLong} {
+		if _, err := f.WriteString(trigger); err == nil {
+			return f
+		}
 	}
-	return f
+	_ = f.Close() // nothing came of it
+	return nil
 }
 
 // usage is what is charged to a cgroup; the root has no figure of its own.

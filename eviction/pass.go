@@ -68,7 +68,7 @@ func (s state) assess(thresholds []Threshold, o Observation, hold time.Duration,
 		next.at[signal] = l.At
 	}
 	for _, t := range next.acting {
-		if at := o.Levels[t.Signal].At; at.IsZero() || at.After(s.at[t.Signal]) && at.After(s.ended) {
+		if at := o.Levels[t.Signal].At; at.IsZero() || at.After(s.at[t.Signal]) && !at.Before(s.ended) {
 			f.due = append(f.due, t)
 		}
 	}
