@@ -43,6 +43,32 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
+// FuzzHistory is the same with histories that are searched for.
+func FuzzHistory(f *testing.F) {
+	f.Add([]byte("events come late, twice, and in any order"))
+	f.Add([]byte{0, 255, 0, 255, 1, 1, 1, 1, 128, 64})
+	f.Fuzz(func(t *testing.T, course []byte) {
+		synctest.Test(t, func(t *testing.T) {
+			playHistory(t, rand.New(&courses{next: course, then: rand.New(rand.NewPCG(uint64(len(course)), 3))}))
+		})
+	})
+}
+
+// courses decide by bytes as long as there are any.
+type courses struct {
+	next []byte
+	then *rand.Rand
+}
+
+func (c *courses) Uint64() uint64 {
+	n := c.then.Uint64()
+	if len(c.next) > 0 {
+		n = uint64(c.next[0])<<56 | n>>8
+		c.next = c.next[1:]
+	}
+	return n
+}
+
 // version is how a pod was, from a moment until the next version.
 type version struct {
 	from time.Time

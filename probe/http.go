@@ -41,9 +41,9 @@ func HTTP(ctx context.Context, t HTTPTarget) (Result, string, error) {
 	case err != nil && cancelled(ctx):
 		return Unknown, "", context.Cause(ctx)
 	case err != nil && redirected != "":
-		return Failure, fmt.Sprintf("redirected to %s: %v", redirected, err), nil
+		return Failure, textf("redirected to %s: %v", redirected, err), nil
 	case err != nil:
-		return Failure, err.Error(), nil
+		return Failure, textf("%v", err), nil
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, limit))
@@ -56,7 +56,7 @@ func HTTP(ctx context.Context, t HTTPTarget) (Result, string, error) {
 	case code >= 300 && code < 400:
 		return Warning, notFollowed(res), nil
 	default:
-		return Failure, fmt.Sprintf("%s answered with status code %d", res.Request.URL.Host, code), nil
+		return Failure, textf("%s answered with status code %d", res.Request.URL.Host, code), nil
 	}
 }
 
@@ -112,9 +112,9 @@ func do(client *http.Client, req *http.Request) (res *http.Response, redirected 
 func notFollowed(res *http.Response) string {
 	where := res.Header.Get("Location")
 	if where == "" {
-		return fmt.Sprintf("%s answered with status code %d", res.Request.URL.Host, res.StatusCode)
+		return textf("%s answered with status code %d", res.Request.URL.Host, res.StatusCode)
 	}
-	return fmt.Sprintf("%s answered with status code %d: the redirect to %q was not followed", res.Request.URL.Host, res.StatusCode, where)
+	return textf("%s answered with status code %d: the redirect to %q was not followed", res.Request.URL.Host, res.StatusCode, where)
 }
 
 func request(ctx context.Context, t HTTPTarget) (*http.Request, error) {

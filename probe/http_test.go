@@ -12,9 +12,11 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/kubeletkit/kubeletkit/probe"
 )
@@ -59,6 +61,27 @@ func TestHTTPBody(t *testing.T) {
 	res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL})
 	if res != probe.Success || err != nil || text != body[:10239]+"\uFFFD" {
 		t.Errorf("got %v, %d bytes, %v", res, len(text), err)
+	}
+}
+
+func TestEveryTextIsShort(t *testing.T) {
+	long := strings.Repeat("x", 100<<10)
+	for name, h := range map[string]http.HandlerFunc{
+		"of a redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://elsewhere.example/"+long, http.StatusFound)
+		},
+		"of one that broke": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://"+r.Host+":bad/"+long, http.StatusFound)
+		},
+		"of what is no HTTP": func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, _ := http.NewResponseController(w).Hijack()
+			_, _ = io.WriteString(conn, long+"\r\n\r\n")
+			_ = conn.Close()
+		},
+	} {
+		if res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: serve(t, h).URL}); len(text) > 10240 || err != nil {
+			t.Errorf("the text %s has %d bytes: %v, %v", name, len(text), res, err)
+		}
 	}
 }
 
@@ -113,6 +136,25 @@ func TestCase_c036_EachCheckHasItsOwnConnection(t *testing.T) {
 	}
 	if len(seen) != 3 {
 		t.Errorf("%d connections for 3 checks", len(seen))
+	}
+}
+
+func TestEachCheckOverHTTP2HasItsOwnConnection(t *testing.T) {
+	var seen sync.Map
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen.Store(r.RemoteAddr+r.Proto, true) }))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	client := probe.Client()
+	for range 3 {
+		if res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL, Client: client}); res != probe.Success {
+			t.Error(res, text, err)
+		}
+	}
+	n := 0
+	seen.Range(func(key, _ any) bool { n++; return strings.HasSuffix(key.(string), "HTTP/2.0") })
+	if n != 3 {
+		t.Errorf("%d connections for 3 checks", n)
 	}
 }
 
@@ -228,6 +270,44 @@ func TestHTTPDeadline(t *testing.T) {
 	}
 }
 
+func TestHTTPBodyThatBreaksOffIsNoAnswer(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "begun")
+	})
+	if res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL}); res != probe.Unknown || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Error(res, text, err)
+	}
+}
+
+func TestHTTPDoesNotWaitForTheEndOfALongBody(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, strings.Repeat("a", 10240))
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	if res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL}); res != probe.Success || len(text) != 10240 {
+		t.Error(res, len(text), err)
+	}
+}
+
+func TestHTTPOverIPv6(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("no IPv6 on this machine:", err)
+	}
+	var host string
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { host = r.Host })}}
+	s.Start()
+	t.Cleanup(s.Close)
+	if res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL}); res != probe.Success || host != l.Addr().String() {
+		t.Error(res, text, err, host)
+	}
+	if res, text, err := probe.TCP(t.Context(), l.Addr().String()); res != probe.Success {
+		t.Error(res, text, err)
+	}
+}
+
 func TestHTTPNoConnectionIsAFailureThatNamesTheAddress(t *testing.T) {
 	addr := deadAddr(t)
 	if res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: "http://" + addr + "/"}); res != probe.Failure || err != nil || !strings.Contains(text, addr) {
@@ -321,3 +401,40 @@ func FuzzHTTPURL(f *testing.F) {
 type refuser struct{}
 
 func (refuser) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("refused") }
+
+// FuzzHTTPAnswer has a server send anything.
+func FuzzHTTPAnswer(f *testing.F) {
+	for _, s := range []string{
+		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+		"HTTP/1.1 302 Found\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n",
+		"HTTP/1.1 302 Found\r\nLocation: http://elsewhere/%zz\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n\xff\xff\xff\xff\xff\r\n0\r\n\r\n",
+		"HTTP/1.0 500\r\n\r\nsecret", "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 999 \r\n\r\n", "SSH-2.0-x\r\n", "",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		var wg sync.WaitGroup
+		client := probe.Client()
+		client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			wg.Go(func() {
+				defer theirs.Close()
+				_, _ = theirs.Read(make([]byte, 4096))
+				_, _ = theirs.Write(answer)
+			})
+			return ours, nil
+		}
+		res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: "http://pod/", Client: client})
+		if (err != nil) != (res == probe.Unknown) {
+			t.Errorf("%v with %v", res, err)
+		}
+		if len(text) > 3*10240 || !utf8.ValidString(text) {
+			t.Errorf("a text of %d bytes: %.100q", len(text), text)
+		}
+		if strings.HasPrefix(text, "pod answered") && strings.Contains(text, "secret") && res == probe.Failure {
+			t.Errorf("%q shows what the server sent", text)
+		}
+		wg.Wait()
+	})
+}

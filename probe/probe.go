@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -30,6 +31,9 @@ const limit = 10 << 10 // bytes of an answer that are looked at
 
 // text makes an answer presentable: what is longer than the limit is cut, what is no UTF-8 replaced.
 func text(b []byte) string { return strings.ToValidUTF8(string(b[:min(len(b), limit)]), "\uFFFD") }
+
+// textf is a text about what a target did, which may quote it.
+func textf(format string, args ...any) string { return text(fmt.Appendf(nil, format, args...)) }
 
 // cancelled says that the caller has lost interest. A deadline that passed is no loss of interest but an answer.
 func cancelled(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
