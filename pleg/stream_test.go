@@ -44,7 +44,11 @@ func (s *stream) Events(ctx context.Context, tell func(runtime.Event)) error {
 
 func onNodeWithStream(t *testing.T, f func(n *node, s *stream)) {
 	t.Helper()
-	cfg := pleg.Config{}
+	onNodeWithStreamAnd(t, pleg.Config{}, f)
+}
+
+func onNodeWithStreamAnd(t *testing.T, cfg pleg.Config, f func(n *node, s *stream)) {
+	t.Helper()
 	var s *stream
 	lazy := &lazyNotifier{}
 	cfg.Notifier = lazy
@@ -295,6 +299,45 @@ func TestARuntimeWithoutStreamIsOnlyListed(t *testing.T) {
 		time.Sleep(time.Minute)
 		if got := n.take(); len(got) != 60 {
 			t.Errorf("%d lines", len(got))
+		}
+	})
+}
+
+func TestHealthyWhileTheStreamStandsAndTheRuntimeAnswers(t *testing.T) {
+	var answers error
+	cfg := pleg.Config{Answers: func() error { return answers }}
+	onNodeWithStreamAnd(t, cfg, func(n *node, s *stream) {
+		healthy := func(when string, want bool) {
+			t.Helper()
+			if err := n.g.Healthy(); (err == nil) != want {
+				t.Errorf("%s: %v", when, err)
+			}
+		}
+		defer n.run()()
+		calm(n)
+		n.does(func(ctx context.Context, _ string) error { return hang(ctx) })
+		time.Sleep(10 * time.Minute)
+		healthy("listings hang", true)
+		answers = errBroken
+		healthy("the runtime does not answer either", false)
+		answers = nil
+		healthy("it answers again", true)
+		s.breaks <- errBroken
+		time.Sleep(time.Second / 2)
+		healthy("there is no stream", false)
+		n.does(func(context.Context, string) error { return nil })
+		time.Sleep(3 * time.Minute)
+		healthy("listings work", true)
+	})
+}
+
+func TestNotHealthyBeforeTheFirstListing(t *testing.T) {
+	onNodeWithStreamAnd(t, pleg.Config{Answers: func() error { return nil }}, func(n *node, _ *stream) {
+		n.does(func(context.Context, string) error { return errBroken })
+		defer n.run()()
+		time.Sleep(time.Minute)
+		if n.g.Healthy() == nil {
+			t.Error("healthy without ever having seen a pod")
 		}
 	})
 }

@@ -22,3 +22,14 @@ func BenchmarkHTTP(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkTCP(b *testing.B) {
+	s := httptest.NewServer(nil)
+	defer s.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		if res, text, err := probe.TCP(b.Context(), s.Listener.Addr().String()); res != probe.Success {
+			b.Fatal(res, text, err)
+		}
+	}
+}

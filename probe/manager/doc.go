@@ -25,6 +25,15 @@
 // long as that check. Few checks run at once while they are quick; one that is slow makes room for others, so that
 // targets that hang delay nobody else.
 //
+// # What it costs
+//
+// A probe at rest is some hundred bytes. Ten thousand HTTP and TCP probes each ten seconds, the agent around them
+// included, are a quarter of a core and less than 60 MB, half of what a goroutine for each would need; the time goes into
+// the kernel's connections. A check over gRPC costs about five times one over TCP, a command in a container about three
+// times, without what the runtime does for it. BenchmarkScale measures all of it.
+//
+// # What it leaves to you
+//
 // What follows from a result is left to the caller: that a container is stopped, and with which grace period.
 //
 // A probe that nobody can carry out (exec without Config.Exec, gRPC without Config.GRPC) stays Undecided.
