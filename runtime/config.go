@@ -189,6 +189,21 @@ type PullRequest struct {
 // Auth opens a registry.
 type Auth struct{ Username, Password, Server, Token string }
 
+// Credential is one way to open a registry, and whose it is. One without Secret and Account is the node's own: what it
+// opens is open to every pod of the node.
+type Credential struct {
+	Auth
+	Hash    string     // equal for equal credentials of a Secret; empty: not known
+	Secret  *ObjectRef // where it was read from
+	Account *ObjectRef // the service account it was given for
+}
+
+// ObjectRef names an API object of a namespace.
+type ObjectRef struct {
+	Namespace, Name string
+	UID             types.UID
+}
+
 // Condition of an engine.
 type Condition struct {
 	OK              bool
