@@ -54,7 +54,7 @@ func ControlPlanePrograms() []string {
 
 // ImagePrograms are the names of the programs that go into images.
 func ImagePrograms() []string {
-	return []string{"agnhost", "resource-consumer", "consume-cpu", "sample-apiserver", "etcd", "coredns"}
+	return []string{"agnhost", "resource-consumer", "consume-cpu", "sample-apiserver", "sample-device-plugin", "etcd", "coredns"}
 }
 
 // JudgePrograms are the names of the programs that run upstream's specs.

@@ -26,9 +26,10 @@ type image struct {
 }
 
 // BuildE2E makes the images that upstream's conformance specs run, apart from those that Build makes. bin is the
-// directory of the programs that go into them: agnhost, resource-consumer, consume-cpu, sample-apiserver, etcd
-// and coredns. The rest comes from this machine, whose Debian packages decide what is in the images. With the
-// same inputs they are equal to the byte. each gets one image after another; its error ends the work.
+// directory of the programs that go into them: agnhost, resource-consumer, consume-cpu, sample-apiserver,
+// sample-device-plugin, etcd and coredns. The rest comes from this machine, whose Debian packages decide what is in
+// the images. With the same inputs they are equal to the byte. each gets one image after another; its error ends the
+// work.
 func BuildE2E(ctx context.Context, bin string, each func(Archive) error) error {
 	b := &builder{ctx: ctx, bin: bin}
 	for _, i := range b.all() {
@@ -79,6 +80,7 @@ func (b *builder) all() []image {
 		{[]string{e2e + "kitten:1.8"}, b.pet("kitten"), entry("/agnhost", "test-webserver")},
 		{[]string{e2e + "nautilus:1.8"}, b.pet("nautilus"), entry("/agnhost", "test-webserver")},
 		{[]string{e2e + "sample-apiserver:1.29.2"}, b.with(b.busybox(), "sample-apiserver", "sample-apiserver"), entry("/sample-apiserver")},
+		{[]string{e2e + "sample-device-plugin:1.7"}, b.with(b.busybox(), "sample-device-plugin", "sampledeviceplugin"), entry("/sampledeviceplugin", "-alsologtostderr")},
 		{[]string{"registry.k8s.io/etcd:3.7.0-0"}, b.with(b.busybox(), "etcd", "usr/local/bin/etcd"), config{Env: env, Cmd: []string{"etcd"}}},
 	}
 }

@@ -13,7 +13,7 @@ import (
 func stubs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"agnhost", "resource-consumer", "consume-cpu", "sample-apiserver", "etcd", "coredns"} {
+	for _, name := range []string{"agnhost", "resource-consumer", "consume-cpu", "sample-apiserver", "sample-device-plugin", "etcd", "coredns"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
