@@ -14,11 +14,8 @@ import (
 
 // configCommand shows the configuration that flags and files come to; with --unsupported what of it has no effect.
 func configCommand(args []string, out io.Writer) error {
-	f := flag.NewFlagSet("nodeagent config", flag.ContinueOnError)
+	f, flags, unsupported, all := configFlags()
 	f.SetOutput(out)
-	flags := config.Bind(f)
-	unsupported := f.Bool("unsupported", false, "list what is set and has no effect, with the reason")
-	all := f.Bool("all", false, "with --unsupported: list all that would have no effect, set or not")
 	rest, err := flags.Parse(args)
 	if err != nil {
 		return err
@@ -45,6 +42,12 @@ func configCommand(args []string, out io.Writer) error {
 		fmt.Fprintf(table, "%s\t%s\n", field.Path, field.Note)
 	}
 	return table.Flush()
+}
+
+func configFlags() (f *flag.FlagSet, flags *config.Overrides, unsupported, all *bool) {
+	f = flag.NewFlagSet("nodeagent config", flag.ContinueOnError)
+	return f, config.Bind(f), f.Bool("unsupported", false, "list what is set and has no effect, with the reason"),
+		f.Bool("all", false, "with --unsupported: list all that would have no effect, set or not")
 }
 
 // unheard are the fields that are set and have no effect.

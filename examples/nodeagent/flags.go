@@ -38,25 +38,27 @@ type options struct {
 	offlineKey    []byte // nil: Secrets and tokens are not kept
 }
 
+// agentFlags are the flags of the agent, and what they are read into.
+func agentFlags() (f *flag.FlagSet, o *options, key *string) {
+	f = flag.NewFlagSet("nodeagent", flag.ContinueOnError)
+	o = &options{flags: config.Bind(f)}
+	f.StringVar(&o.containerLogs, "container-logs-dir", "", "`folder` for links to log files by container name; empty: /var/log/containers beside the default pod-logs-dir, else none")
+	f.StringVar(&o.offlineDir, "offline-cache", "", "`folder` that keeps pods and what they need, for a start without the API server; empty: nothing is kept")
+	key = f.String("offline-cache-key", "", "`file` with 32 bytes, as they are or in hexadecimal, that seal Secrets and tokens in --offline-cache; empty: these are not kept")
+	return f, o, key
+}
+
 // parse reads flags and the files that they name. The options are not nil when the files could be read, even if they cannot
 // work.
 func parse(args []string, errOut io.Writer) (*options, error) {
-	f := flag.NewFlagSet("nodeagent", flag.ContinueOnError)
-	f.SetOutput(errOut)
-	o := &options{flags: config.Bind(f)}
-	f.StringVar(&o.containerLogs, "container-logs-dir", "", "`folder` for links to log files by container name; empty: /var/log/containers beside the default pod-logs-dir, else none")
-	f.StringVar(&o.offlineDir, "offline-cache", "", "`folder` that keeps pods and what they need, for a start without the API server; empty: nothing is kept")
-	key := f.String("offline-cache-key", "", "`file` with 32 bytes, as they are or in hexadecimal, that seal Secrets and tokens in --offline-cache; empty: these are not kept")
-	f.Usage = func() {
-		fmt.Fprint(errOut, "usage: nodeagent [flags] | nodeagent pods [--watch] | nodeagent check [flags] | nodeagent config [flags]\n\n")
-		f.PrintDefaults()
-	}
+	f, o, key := agentFlags()
+	f.Usage = func() { _ = help(errOut, f) } // nobody is left to tell
 	rest, err := o.flags.Parse(args)
 	if err != nil {
 		return nil, err
 	}
 	if len(rest) > 0 {
-		return nil, fmt.Errorf("unknown command %q; there are pods, check and config, and without a command the agent runs", rest[0])
+		return nil, fmt.Errorf("unknown command %q; there are pods, check, config, completion and help, and without a command the agent runs", rest[0])
 	}
 	if o.kubelet, o.warnings, err = o.flags.Load(); err != nil {
 		return nil, err

@@ -4,6 +4,8 @@
 //	nodeagent pods [--watch]   show them
 //	nodeagent check            tell what is missing on this machine, and how to mend it
 //	nodeagent config           show the configuration that flags and files come to
+//	nodeagent completion bash  complete these words in a shell
+//	nodeagent help             all flags, by what they are about
 //
 // Read assemble.go for the parts and how they meet, run.go for the order in which they start and stop.
 package main
@@ -44,6 +46,11 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) error {
 		return checkCommand(ctx, args[1:], out)
 	case "config":
 		return configCommand(args[1:], out)
+	case "completion":
+		return completionCommand(args[1:], out)
+	case "help", "--help", "-help", "-h":
+		f, _, _ := agentFlags()
+		return help(out, f)
 	}
 	o, err := parse(args, errOut)
 	if err != nil {

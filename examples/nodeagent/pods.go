@@ -30,14 +30,8 @@ import (
 // podsCommand shows the pods of a running agent: once, or with --watch until ctx ends.
 func podsCommand(ctx context.Context, args []string, out io.Writer) error {
 	c := &client{}
-	f := flag.NewFlagSet("nodeagent pods", flag.ContinueOnError)
+	f, port, watch, interval := podsFlags(c)
 	f.SetOutput(out)
-	f.StringVar(&c.root, "root-dir", "/var/lib/nodeagent", "`directory` of the agent's files; its token and certificate are read there")
-	f.StringVar(&c.server, "server", "", "`URL` of the agent; empty: https://127.0.0.1 and --port")
-	port := f.Int("port", 10250, "port of the agent on this machine")
-	watch := f.Bool("watch", false, "go on and show changes")
-	f.BoolVar(watch, "w", false, "short for --watch")
-	interval := f.Duration("interval", time.Second, "time between two looks with --watch")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -61,6 +55,16 @@ func podsCommand(ctx context.Context, args []string, out io.Writer) error {
 	}
 	_, err = fmt.Fprintln(out, strings.Join(new(table).lines(rows, time.Now(), 0), "\n"))
 	return err
+}
+
+func podsFlags(c *client) (f *flag.FlagSet, port *int, watch *bool, interval *time.Duration) {
+	f = flag.NewFlagSet("nodeagent pods", flag.ContinueOnError)
+	f.StringVar(&c.root, "root-dir", "/var/lib/nodeagent", "`directory` of the agent's files; its token and certificate are read there")
+	f.StringVar(&c.server, "server", "", "`URL` of the agent; empty: https://127.0.0.1 and --port")
+	port = f.Int("port", 10250, "port of the agent on this machine")
+	watch = f.Bool("watch", false, "go on and show changes")
+	f.BoolVar(watch, "w", false, "short for --watch")
+	return f, port, watch, f.Duration("interval", time.Second, "time between two looks with --watch")
 }
 
 // watchPods shows rows until ctx ends: in a terminal as one picture, else line by line. An agent that does not answer
