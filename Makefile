@@ -97,8 +97,38 @@ conformance-report: bin/cluster ## totals of A, and where B differs from it
 bin/cluster:
 	@cd test && go build -o ../$@ ./cmd/cluster
 
-bin/bed bin/run:
+bin/bed bin/run bin/hygiene:
 	@cd test && go build -o ../$@ ./cmd/$(@F)
 
 bin/nodeagent:
 	@go build -o $@ ./examples/nodeagent
+
+# Where `make install` puts things. DESTDIR goes before all of it.
+DESTDIR ?=
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+SHARE = $(DESTDIR)$(PREFIX)/share
+ETC = $(DESTDIR)$(SYSCONFDIR)/nodeagent
+
+.PHONY: hygiene notice install bin/hygiene
+
+hygiene: bin/hygiene ## what a stranger checks before importing; CHECK=name for one of them
+	@bin/hygiene $(CHECK)
+
+notice: bin/hygiene ## write NOTICE from the modules in our programs
+	@bin/hygiene -notice
+
+install: ## put nodeagent, its unit file and a first configuration below DESTDIR; files in etc that are there stay
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/systemd/system $(SHARE)/doc/nodeagent $(ETC)
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $(DESTDIR)$(PREFIX)/bin/nodeagent ./examples/nodeagent
+	sed 's|@bindir@|$(PREFIX)/bin|; s|/etc/nodeagent|$(SYSCONFDIR)/nodeagent|' packaging/nodeagent.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/nodeagent.service
+	chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/nodeagent.service
+	install -m 644 LICENSE NOTICE $(SHARE)/doc/nodeagent
+	install -d -m 700 $(ETC)/manifests
+	[ -e $(ETC)/config.yaml ] || install -m 644 packaging/config.yaml $(ETC)/config.yaml
+	[ -e $(ETC)/nodeagent.env ] || install -m 600 packaging/nodeagent.env $(ETC)/nodeagent.env
+	set -e; install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d; \
+	  completion() { GOOS= GOARCH= go run ./examples/nodeagent completion $$1 > $$2; chmod 644 $$2; }; \
+	  completion bash $(SHARE)/bash-completion/completions/nodeagent; \
+	  completion zsh $(SHARE)/zsh/site-functions/_nodeagent; \
+	  completion fish $(SHARE)/fish/vendor_completions.d/nodeagent.fish
