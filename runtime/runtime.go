@@ -43,6 +43,7 @@ type Pod struct {
 	Sandboxes  []Sandbox          // newest first
 	Containers []Container        // newest first
 	Waiting    map[string]Waiting // why containers do not run, by container name
+	Applied    map[string]Sizes   // what running containers were given, by container name; one that is not in it: not known
 	At         time.Time          // just before the look was taken, with monotonic reading
 }
 
@@ -84,6 +85,12 @@ func (p Pod) Newest(name string) *Container {
 type Waiting struct {
 	Reason, Message string
 	Until           time.Time // when it is tried again; zero when that is not known
+}
+
+// Sizes are what a container asks for and is limited to. Zero is nothing said.
+type Sizes struct {
+	CPURequest, CPULimit       int64 // thousandths of a processor
+	MemoryRequest, MemoryLimit int64 // bytes
 }
 
 // WaitingError is an error that keeps a container from running, in the words its pod's status shows.
@@ -228,6 +235,7 @@ type SyncInput struct {
 type SyncResult struct {
 	Acted   bool      // something was changed: look again at once
 	RetryAt time.Time // when to try again; zero: not until something changes
+	Resize  error     // why containers that run could not be given their new sizes; nil: they were, or had them
 }
 
 // Termination says how and why a pod is stopped.
