@@ -14,9 +14,9 @@
 //     healthy pod out of service and repeats no startup probe.
 //   - Liveness and readiness wait until the startup probe has passed. A startup probe that has decided, and a liveness
 //     probe that has failed, rest until there is a new container ID.
-//   - The first check comes as soon as the initial delay allows, the next ones a period apart. Only containers that
-//     ran before the manager was made get a random part of a period (10 s at most) more, so that they do not all begin
-//     at once.
+//   - The first check comes as soon as the initial delay allows, the next ones a period apart, up to 20 ms late so that
+//     many begin together. Only containers that ran before the manager was made get a random part of a period (10 s at
+//     most) more, so that they do not all begin at once.
 //   - A check that could not be carried out is tried three times in all, then dropped: it changes nothing.
 //   - In a pod that ends, liveness and startup probes stop; readiness goes on as long as a container runs.
 //

@@ -10,12 +10,14 @@ import (
 const (
 	quickChecks = 64                    // run at once, while they are quick
 	slowAfter   = 20 * time.Millisecond // a check that takes longer makes room for another quick one
+	grain       = 20 * time.Millisecond // what is due within it begins together, which spares a wake-up for each
 	allChecks   = 4096                  // run at once, however slow
 )
 
 // schedule runs many jobs, each again and again, with one timer.
 type schedule struct {
-	bell chan struct{} // something is due earlier, or there is room again
+	bell  chan struct{} // something is due earlier, or there is room again
+	grain time.Duration
 
 	mu      sync.Mutex // guards what follows and all jobs
 	waiting jobs       // a heap, next first
@@ -34,7 +36,7 @@ type job struct {
 	gone   bool
 }
 
-func newSchedule() *schedule { return &schedule{bell: make(chan struct{}, 1)} }
+func newSchedule() *schedule { return &schedule{bell: make(chan struct{}, 1), grain: grain} }
 
 // add has do called at that time, and each period after it, until stop.
 func (s *schedule) add(at time.Time, period time.Duration, do func(context.Context, *job)) *job {
@@ -62,6 +64,7 @@ func (s *schedule) stop(j *job) {
 func (s *schedule) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	begin := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -72,11 +75,19 @@ func (s *schedule) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		if next, ok := s.launch(ctx, &wg); ok {
-			timer.Reset(time.Until(next))
+			timer.Reset(time.Until(together(begin, next, s.grain)))
 		} else {
 			timer.Stop()
 		}
 	}
+}
+
+// together is the end of the grain in which something is due.
+func together(begin, due time.Time, grain time.Duration) time.Time {
+	if left := due.Sub(begin) % grain; left > 0 {
+		return due.Add(grain - left)
+	}
+	return due
 }
 
 // launch starts what is due and says when to come again; not ok: the bell tells.

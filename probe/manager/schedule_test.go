@@ -32,6 +32,17 @@ func TestNextTurn(t *testing.T) {
 	}
 }
 
+func TestTogether(t *testing.T) {
+	begin := time.Now()
+	for due, want := range map[time.Duration]time.Duration{
+		0: 0, 1: grain, grain - 1: grain, grain: grain, grain + 1: 2 * grain, time.Hour: time.Hour,
+	} {
+		if got := together(begin, begin.Add(due), grain).Sub(begin); got != want {
+			t.Errorf("what is due after %v begins after %v, want %v", due, got, want)
+		}
+	}
+}
+
 func TestFirstCheck(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {
@@ -100,11 +111,13 @@ func TestScheduleRunsEachJobWhenItIsDue(t *testing.T) {
 			period      time.Duration
 		}
 		var all []*kept
+		const late = grain/2 - time.Millisecond // all are due within a grain and run at its end
+		time.Sleep(time.Millisecond)
 		for range 2000 {
-			time.Sleep(time.Millisecond)
+			time.Sleep(grain)
 			now := time.Since(begin)
 			if rng.IntN(3) > 0 || len(all) == 0 {
-				k := &kept{first: now + time.Duration(rng.IntN(500))*time.Millisecond + 100*time.Microsecond, period: time.Duration(1+rng.IntN(300)) * time.Millisecond, last: -1}
+				k := &kept{first: now + time.Duration(rng.IntN(500))*grain + grain/2, period: time.Duration(1+rng.IntN(300)) * grain, last: -1}
 				k.j = s.add(begin.Add(k.first), k.period, func(context.Context, *job) { k.ran.Add(1) })
 				all = append(all, k)
 			} else if k := all[rng.IntN(len(all))]; k.last < 0 {
@@ -116,7 +129,7 @@ func TestScheduleRunsEachJobWhenItIsDue(t *testing.T) {
 		end := time.Since(begin)
 		for _, k := range all {
 			var want int64
-			for at := k.first; at <= end && (k.last < 0 || at < k.last); at += k.period {
+			for at := k.first; at+late <= end && (k.last < 0 || at+late < k.last); at += k.period {
 				want++
 			}
 			if got := k.ran.Load(); got != want {

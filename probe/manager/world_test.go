@@ -43,6 +43,7 @@ func inWorldWith(t *testing.T, cfg Config, f func(w *world)) {
 			t.Fatal(err)
 		}
 		w.m = m
+		m.sched.grain = 1 // to the nanosecond
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- m.Run(ctx) }()
