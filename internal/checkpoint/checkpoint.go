@@ -47,7 +47,7 @@ func Write(path string, v any) error {
 	}
 	d, err := os.Open(dir)
 	if err != nil {
-		return nil //nolint:nilerr // the file is there; only a loss of power could bring the old one back
+		return nil // the file is there; only a loss of power could bring the old one back
 	}
 	defer d.Close()
 	_ = d.Sync() // some file systems have no way to

@@ -26,10 +26,11 @@ const (
 	StopContainer                   // stop container ID
 	RemoveContainer                 // forget container ID, with its log if Logs
 	StartContainer                  // bring the image, create and start instance number Attempt
+	UpdateContainer                 // give container ID the amount of Resource in its spec; when one fails, no further one is taken
 )
 
 func (v Verb) String() string {
-	return [...]string{"", "stop sandbox", "run sandbox", "stop", "remove", "start"}[min(v, StartContainer)]
+	return [...]string{"", "stop sandbox", "run sandbox", "stop", "remove", "start", "update"}[min(v, UpdateContainer)]
 }
 
 // Action is one thing to do. Fields a verb does not need are zero.
@@ -40,12 +41,14 @@ type Action struct {
 	Kind      Kind
 	Attempt   uint32
 
-	Grace   time.Duration // StopContainer: how long it may take to end; never zero
-	Logs    bool          // RemoveContainer: the log file goes too
-	Backoff Backoff       // StartContainer: to be remembered for this name
-	After   []int         // among stops: indices of those that come first, for as long as grace lasts
-	Vital   bool          // when it fails, the actions behind it are not taken
-	Why     string        // for people; empty when there is nothing to tell
+	Grace    time.Duration   // StopContainer: how long it may take to end; never zero
+	Logs     bool            // RemoveContainer: the log file goes too
+	Backoff  Backoff         // StartContainer: to be remembered for this name
+	After    []int           // among stops: indices of those that come first, for as long as grace lasts
+	Resource v1.ResourceName // UpdateContainer: memory or cpu
+	Less     bool            // UpdateContainer: of which it gets less than it has
+	Vital    bool            // when it fails, the actions behind it are not taken
+	Why      string          // for people; empty when there is nothing to tell
 }
 
 // Plan is what a pod needs next.
@@ -195,6 +198,7 @@ func (p *planner) running() {
 		starts = append(starts, regular...)
 	}
 	p.plan.Stops = stops
+	p.plan.Actions = p.updates(stops)
 	if len(starts) > 0 {
 		p.pruneInits(false)
 	}
@@ -253,6 +257,8 @@ func (p *planner) unfit(c *v1.Container, seen *runtime.Container, kind Kind) (wh
 		return name + " failed liveness probe" + tail, p.probeGrace(c.LivenessProbe), restarts
 	case res.Startup == runtime.Failing:
 		return name + " failed startup probe" + tail, p.probeGrace(c.StartupProbe), restarts
+	case p.restartsToResize(c):
+		return "Container " + c.Name + " resize requires restart", p.grace, true
 	}
 	return "", 0, false
 }

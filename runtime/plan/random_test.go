@@ -63,6 +63,20 @@ func situation(r *rand.Rand) Input {
 	for i := range in.Seen.Containers {
 		in.ProbeResults[in.Seen.Containers[i].ID] = runtime.ProbeResult{Liveness: runtime.Outcome(r.IntN(3)), Startup: runtime.Outcome(r.IntN(3))}
 	}
+	in.Seen.Applied = map[string]runtime.Sizes{}
+	for _, c := range specContainers(pod) {
+		c.Resources = sizes(fmt.Sprint(r.IntN(2), " ", r.IntN(2), " ", r.IntN(2), " ", r.IntN(2)))
+		if r.IntN(2) == 0 {
+			c.ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceCPU, RestartPolicy: v1.RestartContainer}}
+		}
+		switch r.IntN(4) {
+		case 0:
+		case 1:
+			in.Seen.Applied[c.Name] = runtime.Sizes{CPULimit: int64(r.IntN(2)), MemoryRequest: int64(r.IntN(2)), MemoryLimit: int64(r.IntN(2))}
+		default:
+			in.Seen.Applied[c.Name] = SizesOf(pod, c)
+		}
+	}
 	return in
 }
 
@@ -84,6 +98,11 @@ func broken(in Input, p Plan) string {
 	started := map[string]bool{}
 	inits, regular := 0, 0
 	for _, a := range p.Actions {
+		if a.Verb == UpdateContainer {
+			if fault := brokenUpdate(in, p, a); fault != "" {
+				return fault
+			}
+		}
 		if a.Verb != StartContainer {
 			continue
 		}
@@ -115,6 +134,25 @@ func broken(in Input, p Plan) string {
 	}
 	if len(p.Waiting) > 0 == p.RetryAt.IsZero() {
 		return "who waits is not looked after"
+	}
+	return ""
+}
+
+// brokenUpdate says what is wrong with an update.
+func brokenUpdate(in Input, p Plan, a Action) string {
+	c := in.Seen.Newest(a.Container)
+	spec, _ := Find(in.Pod, a.Container)
+	switch {
+	case c == nil || c.ID != a.ID || c.State != runtime.Running:
+		return a.Container + " is updated and does not run"
+	case slices.ContainsFunc(p.Stops, func(s Action) bool { return s.ID == a.ID }):
+		return a.Container + " is updated although it is stopped"
+	case slices.ContainsFunc(p.Actions, func(s Action) bool { return s.Verb == StartContainer && s.Container == a.Container }):
+		return a.Container + " is updated and started"
+	case !slices.ContainsFunc(changes(in.Pod, spec, in.Seen), func(ch change) bool { return ch.resource == a.Resource && (ch.more < 0) == a.Less }):
+		return a.Container + " is updated without need"
+	case slices.ContainsFunc(in.Pod.Spec.Containers, func(r v1.Container) bool { return r.Name == a.Container && len(r.ResizePolicy) > 0 }) && a.Resource == v1.ResourceCPU:
+		return a.Container + " is updated and must be restarted"
 	}
 	return ""
 }
