@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/distribution/reference"
 	"golang.org/x/sync/semaphore"
 	v1 "k8s.io/api/core/v1"
 
@@ -20,19 +19,44 @@ import (
 // hold is how long an image is kept after the container it was brought for exists.
 const hold = time.Minute
 
+// Credentials finds what may open the registry of an image for a pod, in the order in which it is tried. The repository is
+// the name of the image with its registry, without tag and digest. runtime/image/keyring does.
+type Credentials interface {
+	Lookup(ctx context.Context, pod *v1.Pod, repository string) ([]runtime.Credential, error)
+}
+
 // Config describes a Store. Images is required.
 type Config struct {
-	Images   runtime.Images
-	Parallel int // pulls at a time; 0 means one
+	Images      runtime.Images
+	Credentials Credentials // nil: every pull is anonymous
+
+	Parallel int     // pulls at a time; 0 means one
+	QPS      float64 // pulls begun each second in the long run; one too many fails at once; 0: as many as there are
+	Burst    int     // pulls begun at once while QPS is set; below one means one
+
+	// Deadline ends a pull that makes no progress for so long; 0: none. Only for engines that call PullRequest.Progress: with
+	// others it bounds the whole pull. containerd and CRI-O have such a deadline of their own.
+	Deadline time.Duration
+
+	// Root is where image_manager lies, the records of who may use which image, in the kubelet's format. Empty: nothing is
+	// recorded, and who can run a pod here can use every image here.
+	Root   string
+	Verify Policy   // which images on this host are only for those who may pull them; empty: NeverVerifyPreloadedImages
+	Exempt []string // with NeverVerifyAllowlistedImages: repositories for everybody, as written in pods; "/*" at the end: all below
 
 	Observe observe.To
 }
 
 // Store brings images in and guards those in use. All methods are safe for concurrent use.
 type Store struct {
-	cfg   Config
-	room  *semaphore.Weighted
-	waits *backoff
+	cfg     Config
+	log     *slog.Logger
+	room    *semaphore.Weighted
+	limit   *limiter
+	turns   turns
+	waits   *backoff
+	records *records
+	metrics *metrics
 
 	mu    sync.Mutex // guards the rest
 	holds map[string]*held
@@ -50,107 +74,48 @@ func New(cfg Config) (*Store, error) {
 	if cfg.Images == nil {
 		return nil, errors.New("image: Images is required")
 	}
+	if cfg.QPS < 0 || cfg.Deadline < 0 {
+		return nil, fmt.Errorf("image: QPS %v and Deadline %v must not be negative", cfg.QPS, cfg.Deadline)
+	}
+	r, err := newRecords(&cfg)
+	if err != nil {
+		return nil, fmt.Errorf("image: %w", err)
+	}
+	m, err := newMetrics(cfg.Observe)
+	if err != nil {
+		return nil, err
+	}
 	return &Store{
-		cfg: cfg, room: semaphore.NewWeighted(int64(max(1, cfg.Parallel))), waits: newBackoff(),
-		holds: map[string]*held{}, busy: map[string]int{},
+		cfg: cfg, log: cfg.Observe.Logger(), room: semaphore.NewWeighted(int64(max(1, cfg.Parallel))), waits: newBackoff(),
+		limit: newLimiter(cfg.QPS, cfg.Burst), records: r, metrics: m, holds: map[string]*held{}, busy: map[string]int{},
 	}, nil
 }
 
 // Ensure has the image of a container present and held until release is called, which may be done more than once.
 // Events are told about the object in about. Errors are *runtime.WaitingError, or those of the context.
 func (s *Store) Ensure(ctx context.Context, pod *v1.Pod, c *v1.Container, about observe.Ref) (img runtime.Image, release func(), err error) {
-	ref, err := withTag(c.Image)
-	if err != nil {
-		return img, nil, s.fail(about, "InspectFailed", "InvalidImageName", fmt.Errorf("image %q of container %s cannot be parsed: %w", c.Image, c.Name, err))
+	w := &wish{Store: s, pod: pod, c: c, about: about}
+	defer w.count()
+	if err := w.name(); err != nil {
+		return img, nil, w.fail("InspectFailed", "InvalidImageName", fmt.Sprintf("image %q of container %s cannot be parsed: %v", c.Image, c.Name, err), err)
 	}
-	s.begin(ref)
-	defer s.end(ref)
-	img, err = s.bring(ctx, pod, c, ref, about)
-	if err != nil {
+	s.begin(w.ref)
+	defer s.end(w.ref)
+	s.records.recover(ctx)
+	if img, err = w.bring(ctx); err != nil {
 		return img, nil, err
 	}
 	return img, s.keep(img.ID), nil
 }
 
-// bring finds or pulls an image.
-func (s *Store) bring(ctx context.Context, pod *v1.Pod, c *v1.Container, ref string, about observe.Ref) (runtime.Image, error) {
-	policy := c.ImagePullPolicy
-	if policy != v1.PullAlways {
-		img, err := s.cfg.Images.Image(ctx, ref)
-		switch {
-		case err == nil:
-			s.tell(about, false, "Pulled", fmt.Sprintf("Container image %q already present on machine", c.Image))
-			return img, nil
-		case !errors.Is(err, runtime.ErrNotFound):
-			return img, s.fail(about, "InspectFailed", "ImageInspectError", fmt.Errorf("inspect image %q: %w", c.Image, err))
-		case policy == v1.PullNever:
-			return img, s.fail(about, "ErrImageNeverPull", "ErrImageNeverPull", fmt.Errorf("container image %q is not present with pull policy of Never", c.Image))
-		}
-	}
-	key := string(pod.UID) + "_" + c.Image
-	if until, last := s.waits.due(key, time.Now()); !until.IsZero() {
-		message := fmt.Sprintf("Back-off pulling image %q", c.Image)
-		if last != nil {
-			message += ": " + last.Error()
-		}
-		s.tell(about, false, "BackOff", fmt.Sprintf("Back-off pulling image %q", c.Image))
-		return runtime.Image{}, &runtime.WaitingError{Waiting: runtime.Waiting{Reason: "ImagePullBackOff", Message: message, Until: until}, Err: last}
-	}
-	return s.pull(ctx, c, ref, key, about)
-}
-
-func (s *Store) pull(ctx context.Context, c *v1.Container, ref, key string, about observe.Ref) (runtime.Image, error) {
-	if err := s.room.Acquire(ctx, 1); err != nil {
-		return runtime.Image{}, fmt.Errorf("wait for another image pull: %w", err)
-	}
-	defer s.room.Release(1)
-	if c.ImagePullPolicy != v1.PullAlways { // somebody may just have brought it
-		if img, err := s.cfg.Images.Image(ctx, ref); err == nil {
-			return img, nil
-		}
-	}
-	s.tell(about, false, "Pulling", fmt.Sprintf("Pulling image %q", c.Image))
-	start := time.Now()
-	id, err := s.cfg.Images.PullImage(ctx, runtime.PullRequest{Image: ref})
-	if err == nil {
-		var img runtime.Image
-		if img, err = s.cfg.Images.Image(ctx, id); err == nil {
-			s.waits.forget(key)
-			s.tell(about, false, "Pulled", fmt.Sprintf("Successfully pulled image %q in %s. Image size: %d bytes.", c.Image, time.Since(start).Round(time.Millisecond), img.Size))
-			return img, nil
-		}
-		err = fmt.Errorf("inspect the pulled image: %w", err)
-	}
-	if ctx.Err() != nil {
-		return runtime.Image{}, fmt.Errorf("pull image %q: %w", c.Image, context.Cause(ctx))
-	}
-	failed := s.fail(about, "Failed", reasonOf(err), fmt.Errorf("pull image %q: %w", c.Image, err))
-	s.waits.failed(key, failed, time.Now())
-	return runtime.Image{}, failed
-}
-
-// reasonOf is the reason a runtime gave at the head of its error, else the ordinary one.
-func reasonOf(err error) string {
-	for _, known := range []string{"RegistryUnavailable", "SignatureValidationFailed"} {
-		if strings.HasPrefix(err.Error(), known) {
-			return known
-		}
-	}
-	return "ErrImagePull"
-}
-
-func (s *Store) fail(about observe.Ref, event, reason string, err error) error {
-	s.tell(about, true, event, err.Error())
-	return &runtime.WaitingError{Waiting: runtime.Waiting{Reason: reason, Message: err.Error()}, Err: err}
-}
-
-func (s *Store) tell(about observe.Ref, warning bool, reason, message string) {
-	s.cfg.Observe.Event(observe.Event{About: about, Warning: warning, Reason: reason, Message: message})
-}
-
-// ListImages lists what the engine has.
+// ListImages lists what the engine has. Records of images that are gone are forgotten.
 func (s *Store) ListImages(ctx context.Context) ([]runtime.Image, error) {
-	return s.cfg.Images.ListImages(ctx)
+	before := time.Now()
+	list, err := s.cfg.Images.ListImages(ctx)
+	if err == nil {
+		s.records.prune(list, before)
+	}
+	return list, err
 }
 
 // RemoveImage removes an image that nobody is about to use, and refuses with runtime.ErrInUse for the others. The images
@@ -165,7 +130,11 @@ func (s *Store) RemoveImage(ctx context.Context, id string) error {
 	if inUse {
 		return fmt.Errorf("image %s is about to be used by a container: %w", id, runtime.ErrInUse)
 	}
-	return s.cfg.Images.RemoveImage(ctx, id)
+	if err := s.cfg.Images.RemoveImage(ctx, id); err != nil {
+		return err
+	}
+	s.records.forget(id)
+	return nil
 }
 
 // inUse says whether an image is held, and which refs are being looked for.
@@ -214,17 +183,4 @@ func (s *Store) keep(id string) (release func()) {
 		h.users--
 		h.until = time.Now().Add(hold)
 	})
-}
-
-// withTag adds the tag that is meant when a name has neither tag nor digest. Short names stay short: which registry they
-// mean is the engine's to know.
-func withTag(image string) (string, error) {
-	named, err := reference.ParseNormalizedNamed(image)
-	if err != nil {
-		return "", err
-	}
-	if reference.IsNameOnly(named) {
-		return image + ":latest", nil
-	}
-	return image, nil
 }
