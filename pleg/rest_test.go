@@ -20,7 +20,6 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/cri"
 	"github.com/kubeletkit/kubeletkit/runtime/podruntime"
-	"github.com/kubeletkit/kubeletkit/runtime/runtimetest"
 	"github.com/kubeletkit/kubeletkit/runtime/runtimetest/criserver"
 )
 
@@ -107,24 +106,11 @@ func play(role string) int {
 // playServer is a container runtime with pods in it, until standard input ends.
 func playServer(_, socket string) error {
 	ctx := context.Background()
-	image := runtime.Image{ID: "sha256:b0b0", Tags: []string{"example.com/busybox:1"}, Size: 4 << 20}
-	e := runtimetest.New(image)
+	e := newEngine()
 	for i := range restPods {
 		ref := runtime.PodRef{Namespace: "default", Name: fmt.Sprint("pod-", i), UID: types.UID(fmt.Sprint("uid-", i))}
-		sandbox, err := e.RunSandbox(ctx, &runtime.SandboxConfig{Pod: ref, Annotations: annotations()})
-		if err != nil {
+		if _, err := startPod(ctx, e, ref, "app", "log"); err != nil {
 			return err
-		}
-		for _, name := range []string{"app", "log"} {
-			id, err := e.CreateContainer(ctx, sandbox, &runtime.ContainerConfig{
-				Pod: ref, Name: name, Image: image.Tags[0], Command: []string{"sleep", "inf"}, Annotations: annotations(),
-			})
-			if err != nil {
-				return err
-			}
-			if err := e.StartContainer(ctx, id); err != nil {
-				return err
-			}
 		}
 	}
 	l, err := net.Listen("unix", socket)
