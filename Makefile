@@ -128,7 +128,9 @@ install: ## put nodeagent, its unit file and a first configuration below DESTDIR
 	[ -e $(ETC)/config.yaml ] || install -m 644 packaging/config.yaml $(ETC)/config.yaml
 	[ -e $(ETC)/nodeagent.env ] || install -m 600 packaging/nodeagent.env $(ETC)/nodeagent.env
 	set -e; install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d; \
-	  completion() { GOOS= GOARCH= go run ./examples/nodeagent completion $$1 > $$2; chmod 644 $$2; }; \
+	  agent=$(DESTDIR)$(PREFIX)/bin/nodeagent; \
+	  if [ "$$(go env GOOS GOARCH)" != "$$(go env GOHOSTOS GOHOSTARCH)" ]; then agent=bin/nodeagent; GOOS= GOARCH= go build -o $$agent ./examples/nodeagent; fi; \
+	  completion() { $$agent completion $$1 > $$2; chmod 644 $$2; }; \
 	  completion bash $(SHARE)/bash-completion/completions/nodeagent; \
 	  completion zsh $(SHARE)/zsh/site-functions/_nodeagent; \
 	  completion fish $(SHARE)/fish/vendor_completions.d/nodeagent.fish

@@ -13,7 +13,7 @@ func linux(ctx context.Context, r *Repo) (string, error) {
 	machines := []string{"amd64", "arm64", "arm"}
 	var errs []error
 	for _, arch := range machines {
-		_, err := r.run(ctx, command{dir: ".", env: []string{"GOOS=linux", "GOARCH=" + arch, "CGO_ENABLED=0"}, args: []string{"go", "build", "./..."}})
+		_, err := r.run(ctx, command{dir: ".", env: []string{"GOOS=linux", "GOARCH=" + arch, "CGO_ENABLED=0"}, args: []string{"go", "build", "-trimpath", "./..."}})
 		errs = append(errs, err)
 	}
 	return strings.Join(machines, ", "), errors.Join(errs...)
