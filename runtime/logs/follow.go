@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"compress/gzip"
 	"context"
 	"io"
 	"io/fs"
@@ -56,8 +57,8 @@ func (f *follower) wait(r *reader) error {
 	if err != nil {
 		return err
 	}
-	if info.Size() < r.src.at {
-		r.turn(r.src.file) // truncated
+	if r.src.zip == nil && info.Size() < r.src.at {
+		r.turn(r.src.file, nil) // truncated
 		return nil
 	}
 	next := successor(f.path, info, f.left)
@@ -91,13 +92,13 @@ func (f *follower) wait(r *reader) error {
 
 // turn leaves one file and goes on with the file named next. One that vanished meanwhile is looked for again.
 func (f *follower) turn(r *reader, left fs.FileInfo, next string) error {
-	file, err := openFile(next)
+	file, zip, err := openMoved(next)
 	if err != nil {
 		return f.pause(r, settle, false)
 	}
 	f.newer = time.Time{}
 	f.left = append(slices.DeleteFunc(f.left, func(i fs.FileInfo) bool { return i.ModTime().Before(left.ModTime()) }), left)
-	r.turn(file)
+	r.turn(file, zip)
 	return nil
 }
 
@@ -136,7 +137,7 @@ func successor(path string, own fs.FileInfo, left []fs.FileInfo) string {
 		return ""
 	}
 	for _, m := range moved(path) {
-		same := func(i fs.FileInfo) bool { return os.SameFile(m, i) }
+		same := func(i fs.FileInfo) bool { return os.SameFile(m, i) || packedOf(path, m, i) }
 		switch m.ModTime().Compare(own.ModTime()) {
 		case -1:
 			continue
@@ -153,17 +154,40 @@ func successor(path string, own fs.FileInfo, left []fs.FileInfo) string {
 	return path
 }
 
-// newest opens the file that a rotation moved away last; nil: there is none.
+// packedOf says that m is a compressed file made of one that was read: it has its time, and its size within.
+func packedOf(path string, m, read fs.FileInfo) bool {
+	if filepath.Ext(m.Name()) != packed || !m.ModTime().Equal(read.ModTime()) {
+		return false
+	}
+	n, ok := unpackedSize(filepath.Join(filepath.Dir(path), m.Name()))
+	return ok && n == uint32(read.Size())
+}
+
+// openMoved opens a file that a rotation moved away, or the log that is written now. One that only calls itself compressed is
+// read as it is.
+func openMoved(name string) (*os.File, *gzip.Reader, error) {
+	f, err := openFile(name)
+	if err != nil || filepath.Ext(name) != packed {
+		return f, nil, err
+	}
+	zip, err := gzip.NewReader(f)
+	if err != nil {
+		return f, nil, nil //nolint:nilerr // there are no records in it, and those after it are wanted
+	}
+	return f, zip, nil
+}
+
+// newest opens the file that a rotation moved away last, if it is not compressed yet; nil: there is none.
 func newest(path string) (*os.File, error) {
-	m := moved(path)
+	m := slices.DeleteFunc(moved(path), func(i fs.FileInfo) bool { return filepath.Ext(i.Name()) == packed })
 	if len(m) == 0 {
 		return nil, nil
 	}
 	return openFile(filepath.Join(filepath.Dir(path), m[len(m)-1].Name()))
 }
 
-// moved lists the files that rotations left beside path and nobody has compressed, oldest first. Names alone tell no
-// order: one rotator appends a date, another counts up from the newest.
+// moved lists the files that rotations left beside path, oldest first. Names alone tell no order: one rotator appends a date,
+// another counts up from the newest.
 func moved(path string) []fs.FileInfo {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
@@ -172,7 +196,7 @@ func moved(path string) []fs.FileInfo {
 	var out []fs.FileInfo
 	for _, e := range entries {
 		ext := filepath.Ext(e.Name())
-		if !strings.HasPrefix(e.Name(), filepath.Base(path)+".") || ext == ".gz" || ext == ".tmp" || !e.Type().IsRegular() {
+		if !strings.HasPrefix(e.Name(), filepath.Base(path)+".") || ext == unfinished || !e.Type().IsRegular() {
 			continue
 		}
 		if info, err := e.Info(); err == nil {

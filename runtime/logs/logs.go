@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -202,13 +203,13 @@ func (r *reader) over() error {
 }
 
 // turn goes on with file f, which may be the same one from its beginning. The line that was left unfinished ends.
-func (r *reader) turn(f *os.File) {
+func (r *reader) turn(f *os.File, zip *gzip.Reader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if rest := r.src.rest(); len(rest) > 0 || r.src.mid {
 		r.lines.add(rest, !r.src.mid, true)
 	}
-	r.src.turn(f)
+	r.src.turn(f, zip)
 }
 
 // give makes what the joiner has readable, within the limit.

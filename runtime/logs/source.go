@@ -2,6 +2,7 @@ package logs
 
 import (
 	"bytes"
+	"compress/gzip"
 	"io"
 	"os"
 )
@@ -11,8 +12,9 @@ const blockSize = 64 << 10
 // source gives the lines of one file, piece by piece. What has no newline yet is kept until there is one.
 type source struct {
 	file *os.File
-	at   int64 // where in the file the next byte is read
-	end  int64 // where reading ends; negative: wherever the file does
+	at   int64        // where in the file the next byte is read
+	end  int64        // where reading ends; negative: wherever the file does
+	zip  *gzip.Reader // nil: the file is plain
 	buf  []byte
 	r, w int  // buf[r:w] is read and not given out
 	mid  bool // the next piece goes on in a line
@@ -57,7 +59,7 @@ func (s *source) fill() error {
 	if len(room) == 0 {
 		return io.EOF
 	}
-	n, err := s.file.ReadAt(room, s.at)
+	n, err := s.read(room)
 	s.at += int64(n)
 	s.w += n
 	if n > 0 {
@@ -66,13 +68,24 @@ func (s *source) fill() error {
 	return err
 }
 
+func (s *source) read(room []byte) (int, error) {
+	if s.zip == nil {
+		return s.file.ReadAt(room, s.at)
+	}
+	n, err := s.zip.Read(room)
+	if err != nil {
+		err = io.EOF // what is damaged has no more to give
+	}
+	return n, err
+}
+
 // rest is the line that has not ended, or what was not given out of it.
 func (s *source) rest() []byte { return s.buf[s.r:s.w] }
 
 // turn goes on with another file, or with the same, from the beginning. What was not given out is gone.
-func (s *source) turn(f *os.File) {
+func (s *source) turn(f *os.File, zip *gzip.Reader) {
 	if f != s.file {
 		_ = s.file.Close() // it was only read
 	}
-	s.file, s.at, s.r, s.w, s.mid = f, 0, 0, 0, false
+	s.file, s.zip, s.at, s.r, s.w, s.mid = f, zip, 0, 0, 0, false
 }

@@ -1,0 +1,159 @@
+package logs
+
+import (
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A rotated log has the name of the log and the time it was moved away; those that are no longer followed are compressed.
+const (
+	nameTime   = "20060102-150405"
+	packed     = ".gz"
+	unfinished = ".tmp"
+)
+
+// rotated lists the names of files that rotations left beside path, finished or not. Others are nobody's business.
+func rotated(path string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("look for rotated logs: %w", err)
+	}
+	var out []string
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), filepath.Base(path)+".")
+		rest = strings.TrimSuffix(strings.TrimSuffix(rest, unfinished), packed)
+		if _, err := time.Parse(nameTime, rest); ok && err == nil && e.Type().IsRegular() {
+			out = append(out, e.Name())
+		}
+	}
+	return out, nil
+}
+
+// sortOut says which rotated files go, so that the newest keep of them stay, and which of those are to be compressed. What was
+// not finished goes, and a plain file whose compressed one is finished.
+func sortOut(names []string, keep int) (remove, pack []string) {
+	var stay []string
+	for _, n := range slices.Sorted(slices.Values(names)) {
+		if strings.HasSuffix(n, unfinished) || slices.Contains(names, n+packed) {
+			remove = append(remove, n)
+			continue
+		}
+		stay = append(stay, n)
+	}
+	over := max(len(stay)-keep, 0)
+	remove = append(remove, stay[:over]...)
+	for _, n := range stay[over:] {
+		if !strings.HasSuffix(n, packed) {
+			pack = append(pack, n)
+		}
+	}
+	return remove, pack
+}
+
+// move renames a log to the time it is, or to the next second that is later than those of all files moved before: names are the
+// order in which people read them, and no file may replace another.
+func move(path string, now time.Time) (moved string, err error) {
+	names, err := rotated(path)
+	if err != nil {
+		return "", err
+	}
+	prefix := path + "."
+	moved = prefix + now.Format(nameTime)
+	for _, n := range names {
+		text := strings.TrimSuffix(strings.TrimSuffix(n, unfinished), packed)[len(filepath.Base(path))+1:]
+		at, err := time.ParseInLocation(nameTime, text, now.Location())
+		if next := prefix + at.Add(time.Second).Format(nameTime); err == nil && next > moved {
+			moved = next
+		}
+	}
+	if err := os.Rename(path, moved); err != nil {
+		return "", fmt.Errorf("move the log away: %w", err)
+	}
+	return moved, nil
+}
+
+// putBack undoes a move, unless there is a new log already.
+func putBack(moved, path string) error {
+	switch err := os.Link(moved, path); {
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("put the log back: %w", err)
+	}
+	return os.Remove(moved)
+}
+
+// compress replaces a file by a compressed one with its mode and time, by which readers know it again. The file goes only
+// when the other one is whole and on the disk. One that changes meanwhile stays: somebody still writes to it.
+func compress(path string) (err error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // it was only read
+	before, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	tmp := path + packed + unfinished
+	defer func() {
+		if err != nil {
+			_ = os.Remove(tmp) // it may not even exist
+		}
+	}()
+	if err := pack(tmp, in, before.Mode().Perm()); err != nil {
+		return fmt.Errorf("compress %s: %w", path, err)
+	}
+	after, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
+		return fmt.Errorf("compress %s: it is still being written to", path)
+	}
+	if err := os.Chtimes(tmp, before.ModTime(), before.ModTime()); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path+packed); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
+// pack writes a new compressed file and has it on the disk when it returns.
+func pack(path string, in io.Reader, mode fs.FileMode) error {
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	zip := gzip.NewWriter(out)
+	_, err = io.Copy(zip, in)
+	return errors.Join(err, zip.Close(), out.Sync(), out.Close())
+}
+
+// unpackedSize is the size of what a compressed file holds, modulo 1<<32; false when it has none.
+func unpackedSize(path string) (uint32, bool) {
+	f, err := openFile(path)
+	if err != nil {
+		return 0, false
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	if err != nil || info.Size() < 18 {
+		return 0, false
+	}
+	var b [4]byte
+	if _, err := f.ReadAt(b[:], info.Size()-4); err != nil {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint32(b[:]), true
+}
