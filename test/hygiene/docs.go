@@ -78,7 +78,7 @@ func (r *Repo) documented(ctx context.Context) (n int, errs []error) {
 		case !comment:
 			errs = append(errs, fmt.Errorf("%s has no package comment", f[1]))
 		case !shown:
-			errs = append(errs, fmt.Errorf("%s has no example with // Output:", f[1]))
+			errs = append(errs, fmt.Errorf("%s has no example whose output is compared", f[1]))
 		}
 	}
 	return n, errs
