@@ -10,7 +10,7 @@ LINT := $(BIN)/golangci-lint
 TESTFLAGS ?=
 FUZZTIME ?= 20s
 
-.PHONY: help build test test-long check race vet lint fmt tidy cover bench bench-node fuzz run clean-run bin/bed bin/run bin/nodeagent
+.PHONY: help build test test-long check race vet lint fmt tidy cover bench bench-node bench-probe bench-pleg fuzz run clean-run bin/bed bin/run bin/nodeagent
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,12 @@ bench: ## all benchmarks
 
 bench-node: bin/bed ## from a manifest to its started container, beside the bare runtime calls (as root)
 	cd test && ../bin/bed with go test -run '^$$' -bench ManifestToStarted -benchtime 1x ./firstlight
+
+bench-probe: ## ten thousand probes on one schedule, beside a goroutine for each (minutes)
+	go test -run '^$$' -bench 'HTTP|TCP|Scale' -benchtime 1x ./probe ./probe/manager
+
+bench-pleg: ## events and listings of 500 pods at rest
+	go test -run '^$$' -bench . -benchtime 1x ./pleg
 
 test-long: ## what takes longer than a change may wait: agents over the process engine, killed in fifty histories
 	go test -race -timeout 60m ./runtime/process ./examples/standalone -run Killed -kill-seeds 50

@@ -99,7 +99,7 @@ func rules() map[string]rule {
 		"examples/edge":                {"all", anything, 720},
 		"examples/provider":            {"all", anything, 500},
 		"examples/standalone":          {"all", anything, 335},
-		"examples/probetest/cmd/probe": {"probe probe/grpcprobe", "", 330},
+		"examples/probetest/cmd/probe": {"probe", "", 195},
 		"examples/probetest":           {"probe", "", 195},
 	}
 }

@@ -101,7 +101,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Containers: engine, Sandboxes: engine, Instances: pods, Removable: roster.Removable, Observe: obs("imagegc"),
 	})
 	lifecycle := one(&b, pleg.New, pleg.Config{
-		Source: pods, Notifier: engine, Observe: obs("pleg"),
+		Source: pods, Notifier: engine, Answers: watch.Healthy, Observe: obs("pleg"),
 		Tell: func(e pleg.Event) {
 			roster.Wake(e.Pod.UID)
 			if e.Kind == pleg.Died {
