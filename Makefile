@@ -13,7 +13,7 @@ FUZZTIME ?= 20s
 .PHONY: help build test test-long check race vet lint fmt tidy cover bench bench-node bench-probe bench-pleg fuzz run clean-run bin/bed bin/run bin/nodeagent
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: bin/nodeagent ## compile all packages, and the node agent to bin/
 	go build ./...
