@@ -23,7 +23,7 @@ type Input struct {
 	Rejection   *runtime.Rejection   // set when the pod was refused: it never starts
 	Ended       bool                 // nothing of it runs any more, nor will
 
-	Extra       []v1.PodCondition // conditions the caller owns: a resize that waits
+	Extra       []v1.PodCondition // conditions the caller owns: a resize that waits or is under way
 	HostIPs     []string          // the node's, its primary address first; empty: not known
 	RuntimeName string            // scheme of container IDs: containerd, cri-o; empty means "unknown"
 	Now         time.Time

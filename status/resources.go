@@ -78,6 +78,9 @@ func override(sum, podLevel v1.ResourceList) {
 	}
 }
 
+// Resizing says that a container runs with other sizes than the pod's spec has.
+func Resizing(pod *v1.Pod, seen runtime.Pod) bool { return plan.Resizing(pod, seen) }
+
 // setResources tells what the pod as a whole was given.
 func setResources(s *v1.PodStatus, pod *v1.Pod) {
 	requests, limits := Requests(pod), limits(pod)

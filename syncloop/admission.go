@@ -29,12 +29,10 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 		l.r.mu.Unlock()
 		return
 	}
-	var others []*v1.Pod
-	for _, o := range l.r.workers() {
-		if o != w && o.active() {
-			others = append(others, o.pod)
-		}
+	if promised, known := l.allocated.Get(w.uid); known { // by an earlier agent
+		pod = promised.Over(pod)
 	}
+	others := l.holders(w)
 	l.r.mu.Unlock()
 
 	rejection := l.ask(ctx, pod, others)
@@ -45,6 +43,7 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 	case w.phase != held:
 	case rejection == nil:
 		w.move(l.r, admitted)
+		l.promise(w, pod)
 	case l.makeRoom(w, rejection):
 	default:
 		l.metrics.rejections.Record(1, counted(rejection.Reason))
@@ -53,6 +52,16 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 		w.ending = &runtime.Termination{Reason: rejection.Reason, Message: rejection.Message}
 		w.move(l.r, refused)
 	}
+}
+
+// holders are the pods that hold resources, but for one. The roster is locked.
+func (l *Loop) holders(but *worker) (out []*v1.Pod) {
+	for _, o := range l.r.workers() {
+		if o != but && o.active() {
+			out = append(out, o.pod)
+		}
+	}
+	return out
 }
 
 // counted is a reason as it is counted: those that are known, so that no cluster makes the metric grow without end.

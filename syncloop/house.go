@@ -2,8 +2,10 @@ package syncloop
 
 import (
 	"context"
+	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeletkit/kubeletkit/runtime"
@@ -81,6 +83,7 @@ func (l *Loop) sweep(ctx context.Context) {
 	if !complete {
 		return
 	}
+	l.allocated.Keep(l.keep)
 	for _, s := range l.cfg.Sweepers {
 		if err := s.Sweep(ctx, l.keep); err != nil && ctx.Err() == nil {
 			l.log.Warn("leftovers of pods were not all removed; next try at the next resync", "err", err)
@@ -143,11 +146,23 @@ func (l *Loop) superseded(w *worker) bool {
 // count shows how many pods are in which phase.
 func (l *Loop) count() {
 	var n [forgotten + 1]float64
+	pending := map[string]float64{v1.PodReasonDeferred: 0, v1.PodReasonInfeasible: 0}
+	progress := 0.0
 	l.r.mu.Lock()
 	for _, w := range l.r.pods {
 		n[w.phase]++
+		if w.pending != nil {
+			pending[w.pending.Reason]++
+		}
+		if w.progress != nil {
+			progress++
+		}
 	}
 	l.r.mu.Unlock()
+	for reason, count := range pending {
+		l.metrics.pendingResizes.Record(count, strings.ToLower(reason))
+	}
+	l.metrics.resizesInProgress.Record(progress)
 	for p := range forgotten {
 		l.metrics.workers.Record(n[p], p.String())
 	}

@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubeletkit/kubeletkit/internal/podsizes"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/status"
 )
@@ -35,6 +36,7 @@ type Config struct {
 	HostIPs     func() []string                 // this machine's, the primary one first; nil: unknown
 	RuntimeName func() string                   // scheme of container IDs in a status; nil: unknown
 
+	State   string        // directory where what was promised to pods outlives a restart; empty: it does not
 	Resync  time.Duration // a look at every pod and at strangers; 0 means a minute
 	Observe observe.To
 }
@@ -49,8 +51,12 @@ type Loop struct {
 	sets    chan set
 	swept   chan struct{} // housekeeping has ended
 
+	allocated *podsizes.Store // the sizes that pods were promised; only the dispatcher promises
+
 	// The dispatcher alone touches these.
 	sources map[string]bool // which have been complete
+	tried   time.Time       // when resizes were last looked at
+	unsaved time.Time       // when people were last told that promises are not kept
 	busy    bool            // housekeeping is under way
 	owed    bool            // it was asked for meanwhile
 
@@ -91,6 +97,7 @@ func New(cfg Config) (*Loop, error) {
 	return &Loop{
 		cfg: cfg, log: cfg.Observe.Logger(), metrics: m, r: cfg.Roster,
 		sets: make(chan set), swept: make(chan struct{}, 1), sources: map[string]bool{},
+		allocated: newAllocated(cfg.State, cfg.Observe),
 	}, nil
 }
 
@@ -104,6 +111,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	for name, s := range l.cfg.Sources {
 		l.wg.Go(func() { l.follow(ctx, name, s) })
 	}
+	l.allocated.Get("") // reads what was promised by an earlier agent
 	l.housekeep(ctx)
 	rings := l.r.rings()
 	pulse := time.NewTicker(tick)
@@ -135,6 +143,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			l.housekeep(ctx)
 		case <-pulse.C:
 		}
+		l.resizes(ctx)
 	}
 }
 
@@ -229,6 +238,8 @@ func (l *Loop) tell(pod *v1.Pod, reason, message string) {
 
 type metrics struct {
 	workers, steps, orphans, rejections observe.Metric
+
+	pendingResizes, resizesInProgress, requestedResizes, deferredAccepted observe.Metric
 }
 
 func newMetrics(o observe.To) (*metrics, error) {
@@ -239,6 +250,11 @@ func newMetrics(o observe.To) (*metrics, error) {
 			[]float64{.01, .05, .1, .5, 1, 5, 10, 60}, "operation_type"),
 		orphans:    in.Counter("kubelet_orphaned_runtime_pods_total", "Pods found in the runtime that no source wants."),
 		rejections: in.Counter("kubelet_admission_rejections_total", "Pods refused.", "reason"),
+
+		pendingResizes:    in.Gauge("kubelet_pod_pending_resizes", "Pods that wait for new sizes.", "reason"),
+		resizesInProgress: in.Gauge("kubelet_pod_in_progress_resizes", "Pods that are being given new sizes."),
+		requestedResizes:  in.Counter("kubelet_container_requested_resizes_total", "Changes of sizes asked for.", "resource", "requirement", "operation"),
+		deferredAccepted:  in.Counter("kubelet_pod_deferred_accepted_resizes_total", "Resizes that had to wait and were promised then.", "retry_trigger"),
 	}
 	return m, in.Err
 }

@@ -90,7 +90,7 @@ func (l *Loop) marked(source string, pod *v1.Pod) *v1.Pod {
 	seen := ""
 	if w := l.r.pods[pod.UID]; w != nil && w.pod != nil {
 		if w.given == pod {
-			return w.pod
+			return w.wish
 		}
 		seen = w.pod.Annotations[podspec.SeenAnnotation]
 	}
@@ -111,7 +111,7 @@ func (l *Loop) want(source string, given, pod *v1.Pod) {
 	case w == nil:
 		l.r.enter(pod.UID, pod, source).given = given
 	case w.pod == nil && w.phase == held:
-		w.pod, w.given, w.source = pod, given, source // it is no stranger after all
+		w.pod, w.wish, w.given, w.source = pod, pod, given, source // it is no stranger after all
 		l.r.wake(w.uid)
 	case w.absent || w.pod == nil:
 		w.again, w.from = pod, source // once this life is over
@@ -125,8 +125,12 @@ func (l *Loop) want(source string, given, pod *v1.Pod) {
 
 // update takes over a newer version of a pod.
 func (l *Loop) update(w *worker, pod *v1.Pod) {
+	if pod == w.wish {
+		return
+	}
 	old := w.pod
-	w.pod = pod
+	l.wishes(w, pod)
+	pod = w.pod
 	deleted := pod.DeletionTimestamp != nil && old.DeletionTimestamp == nil
 	switch {
 	case deleted && w.phase == finished:

@@ -98,9 +98,10 @@ func (l *Loop) compute(w *worker) v1.PodStatus {
 		Pod: w.pod, Last: w.last, Seen: w.seen, Termination: w.ending, Rejection: w.rejection, Ended: w.phase >= terminated,
 	}
 	p := w.phase
-	if p == syncing && w.used > 0 && w.used < in.Pod.Generation { // a step under way knows only an older one
+	in.Extra = l.resizing(w)
+	if g := w.observed(); p == syncing && g < in.Pod.Generation {
 		older := *in.Pod
-		older.Generation = w.used
+		older.Generation = g
 		in.Pod = &older
 	}
 	l.r.mu.Unlock()
@@ -110,8 +111,28 @@ func (l *Loop) compute(w *worker) v1.PodStatus {
 	}
 	in.HostIPs, in.RuntimeName, in.Now = l.cfg.HostIPs(), l.cfg.RuntimeName(), time.Now()
 	s := l.cfg.Status(in)
+	if over(s.Phase) && len(in.Extra) > 0 { // what is over resizes no more
+		in.Extra = nil
+		s = l.cfg.Status(in)
+	}
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
 	w.last = s
+	if over(s.Phase) {
+		w.pending, w.progress, w.undecided = nil, nil, false
+	}
 	return s
+}
+
+// observed is the generation of the spec that was acted upon: a step under way knows only that which it took, and a wish
+// for other sizes counts once it was decided. The roster is locked.
+func (w *worker) observed() int64 {
+	g := w.pod.Generation
+	if w.used > 0 {
+		g = min(g, w.used)
+	}
+	if w.undecided {
+		g = min(g, max(w.last.ObservedGeneration, w.pod.Status.ObservedGeneration))
+	}
+	return g
 }

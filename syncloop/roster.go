@@ -24,8 +24,9 @@ type Roster struct {
 	due      map[types.UID]struct{}
 	bell     chan struct{}
 	arrivals uint64
-	complete bool // all sources have said everything they want, once
-	listed   bool // it is known what was there before
+	review   string // why resizes that wait are to be looked at; empty: nothing has happened
+	complete bool   // all sources have said everything they want, once
+	listed   bool   // it is known what was there before
 }
 
 // Wake asks for a look at a pod. It never blocks, is never lost, and many of one pod count as one.
@@ -152,7 +153,8 @@ type worker struct {
 	uid       types.UID
 	number    uint64 // in the order of arrival
 	source    string
-	pod       *v1.Pod // nil: a stranger
+	pod       *v1.Pod // with the sizes it was promised; nil: a stranger
+	wish      *v1.Pod // with the sizes its source wants; the same object when it was promised those
 	given     *v1.Pod // pod as its source gave it
 	phase     phase
 	ending    *runtime.Termination
@@ -179,6 +181,10 @@ type worker struct {
 	complaint  string // the last failure people were told of
 	complained time.Time
 
+	undecided         bool             // nobody has looked yet at whether it can have the sizes it wants
+	pending, progress *v1.PodCondition // of a resize; nil: none
+	applying          bool             // Runtime.Sync is under way
+
 	publishAt publishing
 
 	stepping, stepAgain bool
@@ -197,7 +203,7 @@ type publishing struct{ busy, again bool }
 func (r *Roster) enter(uid types.UID, pod *v1.Pod, source string) *worker {
 	r.arrivals++
 	w := &worker{
-		uid: uid, number: r.arrivals, pod: pod, source: source, acted: time.Now(),
+		uid: uid, number: r.arrivals, pod: pod, wish: pod, source: source, acted: time.Now(),
 		still: make(chan struct{}), settled: make(chan struct{}),
 	}
 	r.pods[uid] = w
@@ -236,7 +242,9 @@ func (w *worker) move(r *Roster, e event) {
 			w.endedAt = time.Now()
 		case terminated:
 			close(w.still)
+			r.reconsider(podTerminated)
 		case finished:
+			r.reconsider(podTerminated)
 			closeOnce(w.still)
 			close(w.settled)
 		case held, syncing, forgotten:

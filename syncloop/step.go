@@ -179,9 +179,9 @@ func (l *Loop) saw(w *worker, seen runtime.Pod, number uint64) runtime.Pod {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
 	if c := seen.At.Compare(w.seen.At); c < 0 || c == 0 && number < w.seenBy {
-		waiting := seen.Waiting
+		waiting, applied := seen.Waiting, seen.Applied
 		seen = w.seen
-		seen.Waiting = waiting
+		seen.Waiting, seen.Applied = waiting, applied
 	}
 	if len(seen.IPs) == 0 {
 		if seen.IPs = w.net.IPs; len(seen.IPs) == 0 {
@@ -219,6 +219,9 @@ func (l *Loop) sync(ctx context.Context, w *worker, news func()) error {
 	if l.cfg.Probes != nil {
 		in.ProbeResults = l.cfg.Probes.Results(w.uid)
 	}
+	l.r.mu.Lock()
+	w.applying = true
+	l.r.mu.Unlock()
 	result, err := l.cfg.Runtime.Sync(ctx, pod, in)
 	l.acted(w, in.Network, result)
 	return err
@@ -286,7 +289,8 @@ func (l *Loop) prepare(ctx context.Context, pod *v1.Pod, in *runtime.SyncInput) 
 func (l *Loop) acted(w *worker, net runtime.Network, result runtime.SyncResult) {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
-	w.net, w.retryAt = net, result.RetryAt
+	w.net, w.retryAt, w.applying = net, result.RetryAt, false
+	l.stuck(w, result.Resize)
 	if result.Acted {
 		w.acted = time.Now()
 		l.r.wake(w.uid)
@@ -378,6 +382,8 @@ func (l *Loop) purge(ctx context.Context, w *worker) error {
 	w.move(l.r, gone)
 	w.quiet()
 	delete(l.r.pods, w.uid)
+	l.allocated.Forget(w.uid)
+	l.r.reconsider(podRemoved)
 	if w.again != nil {
 		l.r.enter(w.uid, w.again, w.from)
 	}

@@ -114,7 +114,7 @@ func (r *Runtime) Pod(ctx context.Context, uid types.UID) (runtime.Pod, error) {
 	} else if len(p.Containers) > 0 {
 		p.PodRef = p.Containers[0].Pod
 	}
-	p.Waiting = r.memory.waiting(uid)
+	p.Waiting, p.Applied = r.memory.waiting(uid), r.given(uid)
 	return p, nil
 }
 
@@ -218,7 +218,8 @@ type States interface {
 	Pod(ctx context.Context, uid types.UID, after time.Time) (runtime.Pod, error)
 }
 
-// Over gives what s shows the newest reasons for waiting, which are known here before anything in the engine changes.
+// Over gives what s shows the newest reasons for waiting and sizes applied, which are known here before anything in the
+// engine changes.
 func (r *Runtime) Over(s States) States { return over{r, s} }
 
 type over struct {
@@ -228,7 +229,7 @@ type over struct {
 
 func (o over) Pod(ctx context.Context, uid types.UID, after time.Time) (runtime.Pod, error) {
 	p, err := o.s.Pod(ctx, uid, after)
-	p.Waiting = o.r.memory.waiting(uid)
+	p.Waiting, p.Applied = o.r.memory.waiting(uid), o.r.given(uid)
 	return p, err
 }
 

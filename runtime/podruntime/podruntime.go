@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeletkit/kubeletkit/internal/podsizes"
 	"github.com/kubeletkit/kubeletkit/network"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
@@ -56,7 +57,9 @@ type Config struct {
 	Memory  int64              // of this machine in bytes; 0: unknown
 	DNS     func() network.DNS // how names are resolved, asked for each sandbox; nil: the engine's way
 
-	Root     string // state of pods; empty: no termination messages and no /etc/hosts of our own
+	Stats runtime.Stats // what containers use; nil: a memory limit may be set below that, and the kernel decides
+
+	Root     string // state of pods; empty: no termination messages, no /etc/hosts of our own, and sizes applied are forgotten at the end
 	LogRoot  string // log files; empty: /var/log/pods
 	LogLinks string // links to log files by container name; empty: none
 	Starts   int    // sandboxes and containers being made at once; 0: two a processor
@@ -71,6 +74,7 @@ type Runtime struct {
 	files   layout
 	starts  *semaphore.Weighted // first come, first served
 	memory  memory
+	applied *podsizes.Store // what running containers were given
 	hooks   *http.Client
 	metrics *metrics
 }
@@ -95,12 +99,14 @@ func New(cfg Config) (*Runtime, error) {
 	return &Runtime{
 		cfg: cfg, files: layout{root: cfg.Root, logs: cfg.LogRoot, links: cfg.LogLinks},
 		starts: semaphore.NewWeighted(int64(cfg.Starts)), hooks: hookClient(), metrics: m,
+		applied: newApplied(cfg.Root, cfg.Observe),
 	}, nil
 }
 
 type metrics struct {
 	pods, podErrors             observe.Metric
 	containers, containerErrors observe.Metric
+	resizes                     observe.Metric
 }
 
 func newMetrics(o observe.To) (*metrics, error) {
@@ -110,6 +116,8 @@ func newMetrics(o observe.To) (*metrics, error) {
 		podErrors:       in.Counter("kubelet_started_pods_errors_total", "Sandboxes that could not be started."),
 		containers:      in.Counter("kubelet_started_containers_total", "Containers started.", "container_type"),
 		containerErrors: in.Counter("kubelet_started_containers_errors_total", "Containers that could not be started.", "container_type", "code"),
+		resizes: in.Histogram("kubelet_pod_resize_duration_milliseconds", "Time of giving a running pod its new sizes.",
+			[]float64{1, 5, 10, 50, 100, 500, 1000, 5000}, "success"),
 	}
 	return m, in.Err
 }

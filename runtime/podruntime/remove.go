@@ -46,6 +46,7 @@ func (r *Runtime) Remove(ctx context.Context, uid types.UID, what runtime.Remova
 		errs = append(errs, r.files.removePod(uid))
 	}
 	r.memory.forget(uid)
+	r.applied.Forget(uid)
 	return errors.Join(errs...)
 }
 
@@ -118,5 +119,6 @@ func (r *Runtime) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 			r.memory.forget(uid)
 		}
 	}
+	r.applied.Keep(func(uid types.UID) bool { return !gone(uid) })
 	return errors.Join(errs...)
 }

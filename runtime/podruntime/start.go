@@ -73,6 +73,7 @@ func (s *step) makeContainer(ctx context.Context, a plan.Action) (err error) {
 	if err != nil {
 		return s.failed(spec.Name, "Failed", "CreateContainerConfigError", err)
 	}
+	s.starting(spec)
 	if err := s.starts.Acquire(ctx, 1); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubeletkit/kubeletkit/internal/podsizes"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/plan"
@@ -24,6 +25,7 @@ func (r *Runtime) Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (
 	if in.Seen.UID == pod.UID {
 		r.memory.trim(in.Seen)
 	}
+	r.adopt(pod)
 	s := &step{Runtime: r, pod: pod, in: in, now: time.Now()}
 	p := plan.Sync(plan.Input{Pod: pod, Seen: in.Seen, ProbeResults: in.ProbeResults, Backoff: r.memory.backoff(pod.UID), Now: s.now})
 	s.retry(p.RetryAt)
@@ -38,6 +40,7 @@ func (r *Runtime) Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (
 	if len(in.Seen.Sandboxes) > 0 {
 		s.sandbox = in.Seen.Sandboxes[0]
 	}
+	s.grow(ctx, p)
 	for _, a := range p.Actions {
 		err := s.do(ctx, a)
 		if ctx.Err() != nil {
@@ -50,6 +53,7 @@ func (r *Runtime) Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (
 			return s.result, err
 		}
 	}
+	s.settle(ctx, p)
 	return s.result, nil
 }
 
@@ -76,6 +80,9 @@ type step struct {
 	sandbox runtime.Sandbox
 	config  *runtime.SandboxConfig // of sandbox, once it was needed
 	result  runtime.SyncResult
+
+	sizes        podsizes.Pod // that the pod is to have
+	began, stuck bool         // running containers get new sizes; that failed
 }
 
 // retry asks to be called again at that time, if no earlier one is set.
@@ -119,6 +126,9 @@ func (s *step) do(ctx context.Context, a plan.Action) error {
 		return s.removeContainer(ctx, a.ID, a.Logs)
 	case plan.StartContainer:
 		return s.gated(a.Container, func() error { return s.startContainer(ctx, a) })
+	case plan.UpdateContainer:
+		s.update(ctx, a)
+		return nil
 	case plan.StopSandbox, plan.StopContainer: // a plan's stops come apart
 	}
 	return fmt.Errorf("the plan asks to %s, which is no single action", a.Verb)
