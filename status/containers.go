@@ -136,7 +136,7 @@ func (l *look) seen(c *v1.Container, newest, before *runtime.Container, old *v1.
 		ImageID:                  newest.ImageRef,
 		ContainerID:              id,
 		VolumeMounts:             mounts(c, newest),
-		Resources:                containerResources(c, newest),
+		Resources:                containerResources(c, newest, l.applied(c.Name)),
 		AllocatedResources:       c.Resources.Requests.DeepCopy(),
 		AllocatedResourcesStatus: deviceHealth(newest),
 	}
@@ -153,6 +153,14 @@ func (l *look) seen(c *v1.Container, newest, before *runtime.Container, old *v1.
 		}
 	}
 	return s
+}
+
+// applied are the sizes that the container of that name was given last, nil when they are not known.
+func (l *look) applied(name string) *runtime.Sizes {
+	if s, known := l.in.Seen.Applied[name]; known {
+		return &s
+	}
+	return nil
 }
 
 func (l *look) id(c *runtime.Container) string {

@@ -299,22 +299,30 @@ func TestContainerResources(t *testing.T) {
 		rule            string
 		requests, limit v1.ResourceList
 		kernel          *runtime.Resources
-		want            string // cpu request, cpu limit, memory limit
+		applied         *runtime.Sizes
+		want            string // cpu request, cpu limit, memory request, memory limit
 	}{
-		{"not known: as allocated", list("100m", "1Mi"), list("1", "2Mi"), nil, "100m 1 2Mi"},
-		{"as allocated", list("100m", "1Mi"), list("1", "2Mi"), &runtime.Resources{CPUShares: 102, CPUQuota: 100000, CPUPeriod: 100000, Memory: 2 << 20}, "100m 1 2Mi"},
-		{"a resize under way shows what the kernel has", list("200m", "1Mi"), list("2", "4Mi"), &runtime.Resources{CPUShares: 102, CPUQuota: 100000, CPUPeriod: 100000, Memory: 2 << 20}, "100m 1 2Mi"},
-		{"below what the kernel can do the spec stays", list("1m", "1Mi"), list("5m", "2Mi"), &runtime.Resources{CPUShares: 2, CPUQuota: 1000, CPUPeriod: 100000}, "1m 5m 2Mi"},
-		{"unlimited in the kernel says nothing", list("100m", "1Mi"), list("1", "2Mi"), &runtime.Resources{CPUQuota: -1, CPUPeriod: 100000}, "100m 1 2Mi"},
-		{"no limits in the spec: none shown", list("100m", "1Mi"), nil, &runtime.Resources{CPUShares: 204, Memory: 2 << 20}, "200m 0 0"},
+		{"not known: as allocated", list("100m", "1Mi"), list("1", "2Mi"), nil, nil, "100m 1 1Mi 2Mi"},
+		{"as allocated", list("100m", "1Mi"), list("1", "2Mi"), &runtime.Resources{CPUShares: 102, CPUQuota: 100000, CPUPeriod: 100000, Memory: 2 << 20}, nil, "100m 1 1Mi 2Mi"},
+		{"a resize under way shows what the kernel has", list("200m", "1Mi"), list("2", "4Mi"), &runtime.Resources{CPUShares: 102, CPUQuota: 100000, CPUPeriod: 100000, Memory: 2 << 20}, nil, "100m 1 1Mi 2Mi"},
+		{"below what the kernel can do the spec stays", list("1m", "1Mi"), list("5m", "2Mi"), &runtime.Resources{CPUShares: 2, CPUQuota: 1000, CPUPeriod: 100000}, nil, "1m 5m 1Mi 2Mi"},
+		{"unlimited in the kernel says nothing", list("100m", "1Mi"), list("1", "2Mi"), &runtime.Resources{CPUQuota: -1, CPUPeriod: 100000}, nil, "100m 1 1Mi 2Mi"},
+		{"no limits in the spec: none shown", list("100m", "1Mi"), nil, &runtime.Resources{CPUShares: 204, Memory: 2 << 20}, nil, "200m 0 1Mi 0"},
+		{"what the kernel does not know is as it was applied", list("200m", "4Mi"), list("2", "8Mi"), nil, &runtime.Sizes{CPURequest: 100, CPULimit: 1000, MemoryRequest: 1 << 20, MemoryLimit: 2 << 20}, "100m 1 1Mi 2Mi"},
+		{"the kernel knows better", list("200m", "4Mi"), list("2", "8Mi"), &runtime.Resources{CPUShares: 153, CPUQuota: 150000, CPUPeriod: 100000, Memory: 3 << 20}, &runtime.Sizes{CPURequest: 100, CPULimit: 1000, MemoryRequest: 1 << 20, MemoryLimit: 2 << 20}, "150m 1500m 1Mi 3Mi"},
+		{"a limit of the pod as a whole is none of the container", list("200m", "4Mi"), nil, nil, &runtime.Sizes{CPULimit: 1000, MemoryLimit: 2 << 20}, "200m 0 4Mi 0"},
 	} {
 		t.Run(tt.rule, func(t *testing.T) {
 			p := with(pod(always, "app"), on("app", func(c *v1.Container) { c.Resources.Requests, c.Resources.Limits = tt.requests, tt.limit }))
 			c := running("app", 0)
 			c.Resources = tt.kernel
-			s := Compute(Input{Pod: p, Seen: seen(c), Now: now}).ContainerStatuses[0]
+			look := seen(c)
+			if tt.applied != nil {
+				look.Applied = map[string]runtime.Sizes{"app": *tt.applied}
+			}
+			s := Compute(Input{Pod: p, Seen: look, Now: now}).ContainerStatuses[0]
 			r := s.Resources
-			if got := r.Requests.Cpu().String() + " " + r.Limits.Cpu().String() + " " + r.Limits.Memory().String(); got != tt.want {
+			if got := r.Requests.Cpu().String() + " " + r.Limits.Cpu().String() + " " + r.Requests.Memory().String() + " " + r.Limits.Memory().String(); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 			if diff := cmp.Diff(tt.requests, s.AllocatedResources); diff != "" {

@@ -96,27 +96,53 @@ func setResources(s *v1.PodStatus, pod *v1.Pod) {
 	}
 }
 
-// containerResources is what a container was given; of one that runs, cpu and the memory limit as the kernel has them.
-// A value that the kernel rounded stays as the spec wrote it.
-func containerResources(c *v1.Container, seen *runtime.Container) *v1.ResourceRequirements {
+// containerResources is what a container was given; of one that runs, as the kernel has it or, where the kernel knows
+// nothing of it, as it was applied last. A value that the kernel rounded stays as the spec wrote it.
+func containerResources(c *v1.Container, seen *runtime.Container, applied *runtime.Sizes) *v1.ResourceRequirements {
 	out := c.Resources.DeepCopy()
+	if seen.State != runtime.Running {
+		return out
+	}
+	if applied != nil {
+		asApplied(out, applied)
+	}
 	kernel := seen.Resources
-	if seen.State != runtime.Running || kernel == nil {
+	if kernel == nil {
 		return out
 	}
 	if out.Requests != nil && kernel.CPUShares > 0 && kernel.CPUShares != shares(out.Requests.Cpu().MilliValue()) {
-		milli := (kernel.CPUShares*1000 + 1023) / 1024
-		out.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(milli, resource.DecimalSI)
+		out.Requests[v1.ResourceCPU] = ofMilli((kernel.CPUShares*1000 + 1023) / 1024)
 	}
 	if out.Limits != nil && kernel.CPUQuota > 0 && kernel.CPUPeriod > 0 &&
 		kernel.CPUQuota != quota(out.Limits.Cpu().MilliValue(), kernel.CPUPeriod) {
-		out.Limits[v1.ResourceCPU] = *resource.NewMilliQuantity(kernel.CPUQuota*1000/kernel.CPUPeriod, resource.DecimalSI)
+		out.Limits[v1.ResourceCPU] = ofMilli(kernel.CPUQuota * 1000 / kernel.CPUPeriod)
 	}
 	if out.Limits != nil && kernel.Memory > 0 && kernel.Memory != out.Limits.Memory().Value() {
-		out.Limits[v1.ResourceMemory] = *resource.NewQuantity(kernel.Memory, resource.BinarySI)
+		out.Limits[v1.ResourceMemory] = ofBytes(kernel.Memory)
 	}
 	return out
 }
+
+// asApplied replaces what the spec says by what was applied, where that differs.
+func asApplied(r *v1.ResourceRequirements, applied *runtime.Sizes) {
+	set := func(list v1.ResourceList, name v1.ResourceName, wanted, had int64, as func(int64) resource.Quantity) {
+		if list != nil && had > 0 && had != wanted {
+			list[name] = as(had)
+		}
+	}
+	set(r.Requests, v1.ResourceCPU, r.Requests.Cpu().MilliValue(), applied.CPURequest, ofMilli)
+	set(r.Requests, v1.ResourceMemory, r.Requests.Memory().Value(), applied.MemoryRequest, ofBytes)
+	if _, own := r.Limits[v1.ResourceCPU]; own {
+		set(r.Limits, v1.ResourceCPU, r.Limits.Cpu().MilliValue(), applied.CPULimit, ofMilli)
+	}
+	if _, own := r.Limits[v1.ResourceMemory]; own {
+		set(r.Limits, v1.ResourceMemory, r.Limits.Memory().Value(), applied.MemoryLimit, ofBytes)
+	}
+}
+
+func ofMilli(n int64) resource.Quantity { return *resource.NewMilliQuantity(n, resource.DecimalSI) }
+
+func ofBytes(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
 
 // The least the kernel takes: shares and, in microseconds, a quota.
 const (
