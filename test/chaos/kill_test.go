@@ -1,11 +1,13 @@
 package chaos
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -193,35 +195,79 @@ func (n *node) mending(t *testing.T, ok func() error) func() error {
 // settled says whether all wanted pods are as they should be in the end, and nothing else is there.
 func (n *node) settled(t *testing.T, wanted map[string]op) error {
 	t.Helper()
-	v, err := n.view(t.Context())
-	if err != nil {
-		return err
-	}
-	pods, err := n.Pods(t.Context())
-	if err != nil {
-		return err
-	}
 	kinds := map[string]kind{"by-plain": kindNamed("plain"), "by-web": kindNamed("web"), "by-sidecar": kindNamed("sidecar")}
 	for _, o := range wanted {
 		kinds[o.pod()] = kindNamed(o.kind)
 	}
-	if len(pods) != len(kinds) {
-		return fmt.Errorf("%d pods are known, %d are wanted", len(pods), len(kinds))
+	v, err := n.view(t.Context())
+	if err != nil {
+		return err
 	}
+	told, err := n.told(t.Context())
+	if err != nil {
+		return err
+	}
+	uids, err := settled(kinds, told, v)
+	return errors.Join(err, n.only(t.Context(), uids))
+}
+
+// told are the pods by the names in their manifests.
+func (n *node) told(ctx context.Context) (map[string]*v1.Pod, error) {
+	pods, err := n.Pods(ctx)
+	all := map[string]*v1.Pod{}
+	for i := range pods {
+		all[strings.TrimSuffix(pods[i].Name, "-"+agent.Node)] = &pods[i]
+	}
+	if err == nil && len(all) != len(pods) {
+		err = fmt.Errorf("%d pods have %d names: a pod has not made room for its successor yet", len(pods), len(all))
+	}
+	return all, err
+}
+
+// settled says whether pods are as their kinds should be in the end, by what is told of them and what the runtime has, and
+// which UIDs they have.
+func settled(kinds map[string]kind, told map[string]*v1.Pod, v view) (uids map[string]bool, err error) {
 	var errs []error
-	uids := map[string]bool{}
+	if len(told) != len(kinds) {
+		errs = append(errs, fmt.Errorf("%d pods are known, %d are wanted", len(told), len(kinds)))
+	}
+	uids = map[string]bool{}
 	for name, k := range kinds {
-		at := slices.IndexFunc(pods, func(p v1.Pod) bool { return p.Name == name+"-"+agent.Node })
-		if at < 0 {
+		p, known := told[name]
+		if !known {
 			errs = append(errs, fmt.Errorf("pod %s is not known", name))
 			continue
 		}
-		uids[string(pods[at].UID)] = true
-		if err := k.fits(&pods[at], v); err != nil {
+		uids[string(p.UID)] = true
+		if err := errors.Join(k.fits(p, v), truthful(p, v)); err != nil {
 			errs = append(errs, fmt.Errorf("pod %s, which is %s: %w", name, k.name, err))
 		}
 	}
-	return errors.Join(append(errs, n.only(t.Context(), uids))...)
+	return uids, errors.Join(errs...)
+}
+
+// truthful says whether a pod's status tells what the runtime has.
+func truthful(p *v1.Pod, v view) error {
+	newest := map[string]*cri.Container{}
+	for _, c := range v.containers {
+		n := name(c)
+		if old := newest[n.container]; n.uid == string(p.UID) && (old == nil || old.GetMetadata().GetAttempt() < c.GetMetadata().GetAttempt()) {
+			newest[n.container] = c
+		}
+	}
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		c := newest[s.Name]
+		running := c.GetState() == cri.ContainerState_CONTAINER_RUNNING
+		switch {
+		case (s.State.Running != nil) != running:
+			return fmt.Errorf("container %s is told to be %v, the runtime says %s", s.Name, s.State, c.GetState())
+		case running && !strings.HasSuffix(s.ContainerID, "//"+c.GetId()):
+			return fmt.Errorf("container %s is told to be %s, the runtime has %s", s.Name, s.ContainerID, c.GetId())
+		case running && s.RestartCount != int32(c.GetMetadata().GetAttempt()):
+			return fmt.Errorf("container %s is told to have been restarted %d times, the runtime has number %d", s.Name, s.RestartCount, c.GetMetadata().GetAttempt())
+		}
+	}
+	return nil
 }
 
 // fits says whether a pod of this kind is as it should be in the end.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -38,12 +39,20 @@ type node struct {
 func newNode(t *testing.T, flags ...string) *node {
 	t.Helper()
 	b := bed.Private(t)
-	conn, err := grpc.NewClient(b.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return &node{agent.New(t, b.Endpoint(), flags...), b, dial(t, b.Endpoint())}
+}
+
+// dial reaches a runtime again soon after it has come back.
+func dial(t *testing.T, endpoint string) cri.RuntimeServiceClient {
+	t.Helper()
+	soon := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: 500 * time.Millisecond}
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: time.Second}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return &node{agent.New(t, b.Endpoint(), flags...), b, cri.NewRuntimeServiceClient(conn)}
+	return cri.NewRuntimeServiceClient(conn)
 }
 
 // view lists all that the runtime has.

@@ -32,6 +32,23 @@ func (o op) String() string {
 	return fmt.Sprintf("%v: write %s as %s, revision %d", round(o.at), o.pod(), o.kind, o.revision)
 }
 
+// churn makes up changes. Half of them are new pods, and what a pod is replaced by is of any kind.
+type churn struct {
+	random   *rand.Rand
+	kinds    []kind
+	there    [slots]bool
+	revision int
+}
+
+func (c *churn) next(at time.Duration) op {
+	o := op{at: at, slot: c.random.IntN(slots)}
+	if c.there[o.slot] = !c.there[o.slot] || c.random.IntN(2) == 0; c.there[o.slot] {
+		c.revision++
+		o.kind, o.revision = c.kinds[c.random.IntN(len(c.kinds))].name, c.revision
+	}
+	return o
+}
+
 // lifetime is how long the agent lives and which manifests change meanwhile, until it is killed.
 type lifetime struct {
 	lasts time.Duration
@@ -47,21 +64,10 @@ func (l lifetime) String() string {
 }
 
 // schedule makes up lives out of a seed. Most last up to 1.5 seconds, less than a pod needs to start and end; some last
-// longer, and some end when the runtime has just done something, the instants at which most is half done. Half of the
-// changes are new pods, and what a pod is replaced by is of any kind.
+// longer, and some end when the runtime has just done something, the instants at which most is half done.
 func schedule(seed uint64, lives int) []lifetime {
 	random := rand.New(rand.NewPCG(seed, 0))
-	kinds := slices.Concat(services, jobs)
-	var there [slots]bool
-	revision := 0
-	next := func(at time.Duration) op {
-		o := op{at: at, slot: random.IntN(slots)}
-		if there[o.slot] = !there[o.slot] || random.IntN(2) == 0; there[o.slot] {
-			revision++
-			o.kind, o.revision = kinds[random.IntN(len(kinds))].name, revision
-		}
-		return o
-	}
+	churn := churn{random: random, kinds: slices.Concat(services, jobs)}
 	out := make([]lifetime, lives)
 	for i := range out {
 		l := lifetime{lasts: time.Duration(random.Int64N(int64(1500 * time.Millisecond)))}
@@ -74,13 +80,13 @@ func schedule(seed uint64, lives int) []lifetime {
 			l.upon = &upon
 		}
 		if random.IntN(3) == 0 {
-			l.ops = append(l.ops, next(-time.Millisecond))
+			l.ops = append(l.ops, churn.next(-time.Millisecond))
 		}
 		for at := time.Duration(0); ; {
 			if at += time.Duration(random.Int64N(int64(time.Second))); at >= l.lasts {
 				break
 			}
-			l.ops = append(l.ops, next(at))
+			l.ops = append(l.ops, churn.next(at))
 		}
 		out[i] = l
 	}

@@ -15,9 +15,10 @@ const pollEvery = 25 * time.Millisecond
 
 // watcher looks at the runtime all the time.
 type watcher struct {
-	t    *testing.T
-	n    *node
-	stop func() // ends it and waits
+	view     func(context.Context) (view, error)
+	report   func(format string, args ...any) // gets what is wrong
+	tolerant bool                             // a runtime that cannot be asked is no news
+	stop     func()                           // ends it and waits
 
 	mu         sync.Mutex // guards the rest
 	rules      rules
@@ -31,16 +32,22 @@ type watcher struct {
 // watch begins to look. The test fails as soon as a rule is broken.
 func (n *node) watch(t *testing.T, firm ...*cri.Container) *watcher {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	w := &watcher{t: t, n: n, pods: map[string]bool{}, containers: map[string]bool{}}
+	w := &watcher{view: n.view, report: t.Errorf}
+	w.start(t.Context(), firm...)
+	t.Cleanup(w.stop)
+	return w
+}
+
+// start begins to look until stop is called.
+func (w *watcher) start(ctx context.Context, firm ...*cri.Container) {
+	ctx, cancel := context.WithCancel(ctx)
+	w.pods, w.containers = map[string]bool{}, map[string]bool{}
 	for _, c := range firm {
 		w.rules.stay(c)
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { w.run(ctx) })
 	w.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
-	t.Cleanup(w.stop)
-	return w
 }
 
 func (w *watcher) run(ctx context.Context) {
@@ -49,16 +56,18 @@ func (w *watcher) run(ctx context.Context) {
 	last := time.Now()
 	for {
 		begun := time.Now()
-		v, err := w.n.view(ctx)
+		v, err := w.view(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil {
-			w.t.Errorf("watch: %v", err)
+		switch {
+		case err == nil:
+			w.take(v, begun.Sub(last))
+			last = begun
+		case !w.tolerant:
+			w.report("watch: %v", err)
 			return
 		}
-		w.take(v, begun.Sub(last))
-		last = begun
 		select {
 		case <-ctx.Done():
 			return
@@ -78,7 +87,7 @@ func (w *watcher) take(v view, gap time.Duration) {
 	}
 	for _, broken := range w.rules.look(v) {
 		if len(w.rules.broken) <= 20 { // one cause breaks a rule in every look
-			w.t.Errorf("at %s: %s", w.context, broken)
+			w.report("at %s: %s", w.context, broken)
 		}
 	}
 }
