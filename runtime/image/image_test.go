@@ -27,6 +27,8 @@ type host struct {
 	pulls  int
 	most   int // pulls at once
 	now    int
+	login  map[string]string // user by image; others are for everybody
+	asked  []runtime.PullRequest
 }
 
 func (h *host) Image(_ context.Context, ref string) (runtime.Image, error) {
@@ -54,6 +56,10 @@ func (h *host) PullImage(ctx context.Context, r runtime.PullRequest) (string, er
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.asked = append(h.asked, r)
+	if user := h.login[r.Image]; user != "" && (r.Auth == nil || r.Auth.Username != user) {
+		return "", errors.New("unauthorized")
+	}
 	img, ok := h.remote[r.Image]
 	if !ok || h.err != nil {
 		return "", errors.Join(h.err, fmt.Errorf("%s: not there", r.Image))
