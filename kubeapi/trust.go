@@ -43,6 +43,12 @@ func (o *Objects) Bundles(ctx context.Context) ([]*certv1.ClusterTrustBundle, er
 	return out, nil
 }
 
+// Account is one service account, read from the server.
+func (o *Objects) Account(ctx context.Context, namespace, name string) (*v1.ServiceAccount, error) {
+	account := new(v1.ServiceAccount)
+	return account, place{o.client.pods, "serviceaccounts", namespace, name}.get(ctx, account)
+}
+
 // RequestCertificate asks a signer for a certificate of a pod (KEP-4317) and returns the name of the request, which is in the
 // pod's namespace and goes with the pod. The key proves itself by signing an empty request.
 func (o *Objects) RequestCertificate(ctx context.Context, pod *v1.Pod, source *v1.PodCertificateProjection, key crypto.Signer) (name string, err error) {
@@ -50,8 +56,8 @@ func (o *Objects) RequestCertificate(ctx context.Context, pod *v1.Pod, source *v
 	if node == nil {
 		return "", fmt.Errorf("node %s is not known yet: %w", o.client.cfg.Node, runtime.ErrUnavailable)
 	}
-	account := new(v1.ServiceAccount)
-	if err := (place{o.client.pods, "serviceaccounts", pod.Namespace, accountOf(pod)}).get(ctx, account); err != nil {
+	account, err := o.Account(ctx, pod.Namespace, accountOf(pod))
+	if err != nil {
 		return "", err
 	}
 	proof, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)

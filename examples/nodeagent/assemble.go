@@ -77,7 +77,11 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	}
 	defer conn.Close()
 	engine := one(&b, cri.New, engineConfig)
-	images := one(&b, image.New, image.Config{Images: engine, Parallel: o.parallelPulls(), Observe: obs("image")})
+	images := one(&b, image.New, image.Config{
+		Images: engine, Credentials: one(&b, newKeyring, keyringConfig{o, m, obs("keyring")}), Parallel: o.parallelPulls(),
+		QPS: float64(value(o.kubelet.RegistryPullQPS)), Burst: int(o.kubelet.RegistryBurst), Root: o.flags.RootDir,
+		Verify: image.Policy(o.kubelet.ImagePullCredentialsVerificationPolicy), Exempt: o.kubelet.PreloadedImagesVerificationAllowlist, Observe: obs("image"),
+	})
 
 	// Pods.
 	var roster syncloop.Roster

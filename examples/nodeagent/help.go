@@ -21,7 +21,8 @@ func subsystems() []subsystem {
 			"node-status-max-images max-pods pods-per-core pod-cidr"},
 		{"Pods from files and URLs", "pod-manifest-path manifest-url manifest-url-header file-check-frequency http-check-frequency sync-frequency runonce"},
 		{"Container runtime and images", "container-runtime-endpoint image-service-endpoint runtime-request-timeout serialize-image-pulls " +
-			"max-parallel-image-pulls registry-qps registry-burst minimum-image-ttl-duration image-gc-high-threshold image-gc-low-threshold"},
+			"max-parallel-image-pulls registry-qps registry-burst image-credential-provider-config image-credential-provider-bin-dir " +
+			"minimum-image-ttl-duration image-gc-high-threshold image-gc-low-threshold"},
 		{"Pods on the host", "allowed-unsafe-sysctls seccomp-default pod-max-pids cluster-dns cluster-domain resolv-conf hairpin-mode"},
 		{"Logs of containers", "pod-logs-dir container-logs-dir container-log-max-size container-log-max-files"},
 		{"Volumes", "volume-plugin-dir volume-stats-agg-period enable-controller-attach-detach local-storage-capacity-isolation"},

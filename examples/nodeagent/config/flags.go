@@ -26,6 +26,8 @@ type Overrides struct {
 	NodeIP              string            // address of the node, or two; empty: found out
 	Hostname            string            // name of the node; empty: the machine's
 	NodeLabels          map[string]string // labels of a new Node object
+	ProviderConfig      string            // of programs that know credentials of registries; empty: there are none
+	ProviderDir         string            // where these programs lie
 	CloudProvider       string            // external: others fill in addresses; empty: nobody
 
 	fs      *flag.FlagSet
@@ -47,6 +49,8 @@ func Bind(fs *flag.FlagSet) *Overrides {
 	fs.StringVar(&o.CertDir, "cert-dir", "", "`folder` for certificates; empty: pki below --root-dir")
 	fs.StringVar(&o.NodeIP, "node-ip", "", "`address` of this node, or two of both families with a comma between; empty: that of the default route")
 	fs.StringVar(&o.Hostname, "hostname-override", "", "`name` of this node; empty: the hostname")
+	fs.StringVar(&o.ProviderConfig, "image-credential-provider-config", "", "`file` or folder that says which programs know credentials of registries")
+	fs.StringVar(&o.ProviderDir, "image-credential-provider-bin-dir", "", "`folder` of these programs")
 	fs.StringVar(&o.CloudProvider, "cloud-provider", "", "external: a controller fills in addresses of the node; empty: the agent does")
 	fs.Func("node-labels", "`labels` of a new Node object, key=value with commas between", func(v string) error {
 		o.labels = append(o.labels, v)

@@ -118,14 +118,11 @@ func overFields() []flagField {
 // Some are of older kubelets: nodes keep their unit files over many releases.
 func withoutEffect() map[string]string {
 	const (
-		logs     = "the log goes to standard error and has one level"
-		provider = "image credential providers are not called"
-		gone     = "kubelets have it no more"
+		logs = "the log goes to standard error and has one level"
+		gone = "kubelets have it no more"
 	)
 	return map[string]string{
 		"runtime-cgroups":                          "the agent puts no process of the host into a cgroup",
-		"image-credential-provider-config":         provider,
-		"image-credential-provider-bin-dir":        provider,
 		"lock-file":                                "two agents are kept apart by the files of --root-dir",
 		"exit-on-lock-contention":                  "two agents are kept apart by the files of --root-dir",
 		"experimental-mounter-path":                gone,

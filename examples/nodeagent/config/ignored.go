@@ -11,8 +11,6 @@ func ignored() map[string]string {
 		memoryQoS = "memory.min, memory.low and memory.high are not set"
 	)
 	return map[string]string{
-		"registryPullQPS":                     "pulls are bounded by how many run at once",
-		"registryBurst":                       "pulls are bounded by how many run at once",
 		"containerLogMaxSize":                 "log files are not rotated yet",
 		"containerLogMaxFiles":                "log files are not rotated yet",
 		"volumePluginDir":                     "there are no exec plugins for volumes",
@@ -60,8 +58,6 @@ func ignored() map[string]string {
 		"volumeStatsAggPeriod":                      "use of volumes is looked up when it is asked for",
 		"localStorageCapacityIsolation":             "ephemeral storage is always counted",
 
-		"imagePullCredentialsVerificationPolicy":     "images present from the start are for everybody (NeverVerifyPreloadedImages)",
-		"preloadedImagesVerificationAllowlist":       "images present from the start are for everybody",
 		"containerLogMaxWorkers":                     "log files are not rotated yet",
 		"containerLogMonitorInterval":                "log files are not rotated yet",
 		"crashLoopBackOff.maxContainerRestartPeriod": "the longest wait between restarts is 5 min",
