@@ -2,7 +2,6 @@ package logs
 
 import (
 	"compress/gzip"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -110,7 +110,7 @@ func compress(path string) (err error) {
 			_ = os.Remove(tmp) // it may not even exist
 		}
 	}()
-	if err := pack(tmp, in, before.Mode().Perm()); err != nil {
+	if err := pack(tmp, in, before); err != nil {
 		return fmt.Errorf("compress %s: %w", path, err)
 	}
 	after, err := os.Stat(path)
@@ -129,31 +129,36 @@ func compress(path string) (err error) {
 	return os.Remove(path)
 }
 
-// pack writes a new compressed file and has it on the disk when it returns.
-func pack(path string, in io.Reader, mode fs.FileMode) error {
-	out, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, mode)
+// pack writes a new compressed file and has it on the disk when it returns. Its header says what it was made of.
+func pack(path string, in *os.File, info fs.FileInfo) error {
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, info.Mode().Perm())
 	if err != nil {
 		return err
 	}
 	zip := gzip.NewWriter(out)
+	zip.Comment = origin(info)
 	_, err = io.Copy(zip, in)
 	return errors.Join(err, zip.Close(), out.Sync(), out.Close())
 }
 
-// unpackedSize is the size of what a compressed file holds, modulo 1<<32; false when it has none.
-func unpackedSize(path string) (uint32, bool) {
-	f, err := openFile(path)
+// origin tells a file from others of the same time. Its number may come again once it is gone.
+func origin(info fs.FileInfo) string {
+	number := uint64(0)
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		number = s.Ino
+	}
+	return fmt.Sprintf("inode %d size %d", number, info.Size())
+}
+
+// originOf is what a compressed file was made of, empty where nobody knows.
+func originOf(path string) string {
+	f, zip, err := openMoved(path)
 	if err != nil {
-		return 0, false
+		return ""
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	info, err := f.Stat()
-	if err != nil || info.Size() < 18 {
-		return 0, false
+	if zip == nil {
+		return ""
 	}
-	var b [4]byte
-	if _, err := f.ReadAt(b[:], info.Size()-4); err != nil {
-		return 0, false
-	}
-	return binary.LittleEndian.Uint32(b[:]), true
+	return zip.Comment
 }

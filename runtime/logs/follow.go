@@ -3,6 +3,7 @@ package logs
 import (
 	"compress/gzip"
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -61,7 +62,16 @@ func (f *follower) wait(r *reader) error {
 		r.turn(r.src.file, nil) // truncated
 		return nil
 	}
-	next := successor(f.path, info, f.left)
+	next, err := successor(f.path, r.src.file, f.left)
+	if err != nil {
+		return err
+	}
+	if info, err = r.src.file.Stat(); err != nil {
+		return err
+	}
+	if r.src.zip == nil && info.Size() > r.src.at {
+		return nil // written after the end was met, and before it was moved away
+	}
 	switch {
 	case next == "":
 		f.newer = time.Time{}
@@ -129,38 +139,36 @@ func (f *follower) pause(r *reader, d time.Duration, heed bool) error {
 	}
 }
 
-// successor names the file that was written after own: what a rotation moved away since, or the one at path. left are
-// files read before own. Empty: there is none yet.
-func successor(path string, own fs.FileInfo, left []fs.FileInfo) string {
-	live, err := os.Stat(path)
-	if err == nil && os.SameFile(live, own) {
-		return ""
-	}
-	for _, m := range moved(path) {
-		same := func(i fs.FileInfo) bool { return os.SameFile(m, i) || packedOf(path, m, i) }
-		switch m.ModTime().Compare(own.ModTime()) {
-		case -1:
-			continue
-		case 0: // the clock of the file system is coarse
-			if same(own) || slices.ContainsFunc(left, same) {
-				continue
-			}
-		}
-		return filepath.Join(filepath.Dir(path), m.Name())
-	}
+// successor names the file that was written after the one that was read: what a rotation moved away since, or the one at path.
+// left are files read before it. Empty: there is none yet.
+func successor(path string, file *os.File, left []fs.FileInfo) (string, error) {
+	live, liveErr := os.Stat(path)
+	others := moved(path)
+	own, err := file.Stat() // after the others: whatever was made of it, it is the same as that
 	if err != nil {
-		return ""
+		return "", err
 	}
-	return path
+	if liveErr == nil && os.SameFile(live, own) {
+		return "", nil
+	}
+	for _, m := range others {
+		was := func(i fs.FileInfo) bool { // the number of a file that is gone is soon another's
+			return m.ModTime().Equal(i.ModTime()) && (os.SameFile(m, i) || packedOf(path, m, i))
+		}
+		if m.ModTime().Before(own.ModTime()) || os.SameFile(m, own) || was(own) || slices.ContainsFunc(left, was) {
+			continue
+		}
+		return filepath.Join(filepath.Dir(path), m.Name()), nil
+	}
+	if liveErr == nil {
+		return path, nil
+	}
+	return "", nil
 }
 
-// packedOf says that m is a compressed file made of one that was read: it has its time, and its size within.
+// packedOf says that m is a compressed file made of one that was read.
 func packedOf(path string, m, read fs.FileInfo) bool {
-	if filepath.Ext(m.Name()) != packed || !m.ModTime().Equal(read.ModTime()) {
-		return false
-	}
-	n, ok := unpackedSize(filepath.Join(filepath.Dir(path), m.Name()))
-	return ok && n == uint32(read.Size())
+	return filepath.Ext(m.Name()) == packed && originOf(filepath.Join(filepath.Dir(path), m.Name())) == origin(read)
 }
 
 // openMoved opens a file that a rotation moved away, or the log that is written now. One that only calls itself compressed is
@@ -189,20 +197,32 @@ func newest(path string) (*os.File, error) {
 // moved lists the files that rotations left beside path, oldest first. Names alone tell no order: one rotator appends a date,
 // another counts up from the newest.
 func moved(path string) []fs.FileInfo {
+	for range 10 {
+		if list, whole := listMoved(path); whole {
+			return list
+		}
+	}
+	return nil
+}
+
+// listMoved lists them once. A file that vanishes meanwhile may have got another name that is not in the list: it is not whole.
+func listMoved(path string) (out []fs.FileInfo, whole bool) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
-		return nil
+		return nil, true
 	}
-	var out []fs.FileInfo
 	for _, e := range entries {
-		ext := filepath.Ext(e.Name())
-		if !strings.HasPrefix(e.Name(), filepath.Base(path)+".") || ext == unfinished || !e.Type().IsRegular() {
+		if !strings.HasPrefix(e.Name(), filepath.Base(path)+".") || filepath.Ext(e.Name()) == unfinished || !e.Type().IsRegular() {
 			continue
 		}
-		if info, err := e.Info(); err == nil {
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, false
+		}
+		if err == nil {
 			out = append(out, info)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) }) // else by name
-	return out
+	return out, true
 }

@@ -323,14 +323,14 @@ func TestAFollowerThatLagsReadsCompressedFiles(t *testing.T) {
 	lines := bufio.NewReader(rc)
 	next := func(i int) {
 		t.Helper()
-		if got, err := lines.ReadString('\n'); err != nil || got != fmt.Sprintln(i) {
+		if got, err := lines.ReadString('\n'); err != nil || strings.TrimLeft(got, "0") != strings.TrimLeft(fmt.Sprintln(i), "0") {
 			t.Fatalf("got %q, %v, want %d", got, err, i)
 		}
 	}
 	next(0)
 	for i := range 9 {
 		w.rotate(r)
-		w.print(fmt.Sprint(i + 1))
+		w.print(strings.Repeat("0", i) + fmt.Sprint(i+1)) // of different sizes: all this may be one tick of the clock
 	}
 	for i := range 9 {
 		next(i + 1)
