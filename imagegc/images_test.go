@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,7 +31,16 @@ type library struct {
 	removed    []string
 	events     []string
 	looks      int // at single containers
-	measured   error
+
+	mu       sync.Mutex // guards the rest
+	measured error
+}
+
+// measure has the disk be looked at without an error, or with one.
+func (l *library) measure(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.measured = err
 }
 
 func newLibrary(t *testing.T, capacity int64, images ...runtime.Image) *library {
@@ -67,6 +77,8 @@ func (l *library) Container(_ context.Context, id string) (runtime.Container, er
 }
 
 func (l *library) ImageDisk(context.Context) (capacity, available int64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.measured != nil {
 		return 0, 0, l.measured
 	}
@@ -200,7 +212,7 @@ func TestMountsAreLookedAtOncePerContainer(t *testing.T) {
 func TestRunTellsOfFailureFromTheSecondInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLibrary(t, 100)
-		l.measured = errors.New("not yet")
+		l.measure(errors.New("not yet"))
 		c := l.collector(nil)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -210,10 +222,10 @@ func TestRunTellsOfFailureFromTheSecondInARow(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		l.told("ImageGCFailed")
-		l.measured = nil
+		l.measure(nil)
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		l.measured = errors.New("again")
+		l.measure(errors.New("again"))
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		l.told("")
