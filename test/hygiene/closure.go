@@ -4,25 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // alone are the packages that a stranger's module imports, each by itself.
 func alone() []string {
-	return []string{"probe", "pleg", "imagegc", "observe", "runtime/plan", "status"}
+	return []string{"probe", "pleg", "imagegc", "eviction", "observe", "runtime/plan", "status"}
 }
 
 // closure makes a module in a temporary folder that imports one package, builds it, and looks at what came along.
 func closure(ctx context.Context, r *Repo) (string, error) {
+	most, err := r.budgets()
+	if err != nil {
+		return "", err
+	}
 	var notes []string
 	var errs []error
 	for _, pkg := range alone() {
-		note, err := r.stranger(ctx, pkg)
+		note, err := r.stranger(ctx, pkg, most[pkg])
 		notes = append(notes, note)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("import %s alone: %w", pkg, err))
@@ -31,7 +39,7 @@ func closure(ctx context.Context, r *Repo) (string, error) {
 	return "packages and sums: " + strings.Join(notes, ", "), errors.Join(errs...)
 }
 
-func (r *Repo) stranger(ctx context.Context, pkg string) (string, error) {
+func (r *Repo) stranger(ctx context.Context, pkg string, most int) (string, error) {
 	dir, err := os.MkdirTemp("", "kubeletkit-stranger-")
 	if err != nil {
 		return "", err
@@ -58,13 +66,53 @@ func (r *Repo) stranger(ctx context.Context, pkg string) (string, error) {
 		return "", err
 	}
 	sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // nothing but the standard library
+	}
+	if err != nil {
 		return "", err
 	}
 	packages, modules := came(theirs)
 	wanted, _ := came(ours)
 	note := fmt.Sprintf("%s %d %d", pkg, len(packages), len(summed(string(sums))))
-	return note, errors.Join(same("its closure", packages, wanted), same("the modules in go.sum", summed(string(sums)), modules))
+	if len(packages) > most {
+		err = fmt.Errorf("%d packages come along, the budget in deps_test.go is %d", len(packages), most)
+	}
+	return note, errors.Join(err, same("its closure", packages, wanted), same("the modules in go.sum", summed(string(sums)), modules))
+}
+
+// budgets reads how many packages each package may bring, the last number of its row in deps_test.go.
+func (r *Repo) budgets() (map[string]int, error) {
+	file := filepath.Join(r.Root, "deps_test.go")
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	most := map[string]int{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		row, ok := n.(*ast.KeyValueExpr)
+		if !ok {
+			return true
+		}
+		key, isKey := row.Key.(*ast.BasicLit)
+		rule, isRule := row.Value.(*ast.CompositeLit)
+		if !isKey || !isRule || len(rule.Elts) != 3 {
+			return true
+		}
+		number, isNumber := rule.Elts[2].(*ast.BasicLit)
+		if !isNumber {
+			return true
+		}
+		name, nameErr := strconv.Unquote(key.Value)
+		budget, numberErr := strconv.Atoi(number.Value)
+		err = errors.Join(err, nameErr, numberErr)
+		most[name] = budget
+		return false
+	})
+	if len(most) == 0 {
+		err = errors.Join(err, fmt.Errorf("%s has no rows of rules any more", file))
+	}
+	return most, err
 }
 
 // came reads lines of a package and its module: the packages, and the modules of others.

@@ -178,6 +178,22 @@ func TestWhatComesAlong(t *testing.T) {
 	}
 }
 
+func TestBudgetsAreThoseOfTheHouse(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	most, err := (&Repo{Root: root}).budgets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pkg := range alone() {
+		if most[pkg] == 0 {
+			t.Errorf("%s has no budget", pkg)
+		}
+	}
+}
+
 func TestLimitsSplitPackages(t *testing.T) {
 	vetted, built := split([]string{Module + "/staticpod", Module + "/pleg", Module + "/probe"}, "windows")
 	if strings.Join(vetted, " ") != Module+"/probe" || strings.Join(built, " ") != Module+"/pleg" {
