@@ -230,6 +230,11 @@ type Usage struct {
 	Container, Sandbox           string
 	At                           time.Time
 	CPUNanos, WorkingSet, RootFS int64
+
+	// What only some engines tell; zero where they do not.
+
+	Memory, RSS, PageFaults, MajorPageFaults int64 // Memory counts what the kernel can drop at once, too
+	RootFSInodes                             int64
 }
 
 // FSUsage of a file system images or containers lie on.

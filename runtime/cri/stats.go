@@ -52,6 +52,12 @@ func usage(s *cri.ContainerStats) runtime.Usage {
 		CPUNanos:   figure(s.GetCpu().GetUsageCoreNanoSeconds()),
 		WorkingSet: figure(s.GetMemory().GetWorkingSetBytes()),
 		RootFS:     figure(s.GetWritableLayer().GetUsedBytes()),
+
+		Memory:          figure(s.GetMemory().GetUsageBytes()),
+		RSS:             figure(s.GetMemory().GetRssBytes()),
+		PageFaults:      figure(s.GetMemory().GetPageFaults()),
+		MajorPageFaults: figure(s.GetMemory().GetMajorPageFaults()),
+		RootFSInodes:    figure(s.GetWritableLayer().GetInodesUsed()),
 	}
 }
 
