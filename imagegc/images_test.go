@@ -29,11 +29,11 @@ type library struct {
 	frozen     bool             // the disk does not show what is removed
 	used       int64            // what it shows then
 	removed    []string
-	events     []string
 	looks      int // at single containers
 
 	mu       sync.Mutex // guards the rest
 	measured error
+	events   []string
 }
 
 // measure has the disk be looked at without an error, or with one.
@@ -99,7 +99,11 @@ func (l *library) ImageDisk(context.Context) (capacity, available int64, err err
 	return l.capacity, l.capacity - used, nil
 }
 
-func (l *library) Event(e observe.Event) { l.events = append(l.events, e.Reason) }
+func (l *library) Event(e observe.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, e.Reason)
+}
 
 func (l *library) collector(change func(*imagegc.Config)) *imagegc.Collector {
 	l.t.Helper()
@@ -124,6 +128,8 @@ func (l *library) gone(want string) {
 
 func (l *library) told(want string) {
 	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if got := strings.Join(l.events, " "); got != want {
 		l.t.Errorf("events %q, want %q", got, want)
 	}
