@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// reproducible builds nodeagent here and, with an empty build cache, from a copy elsewhere, and compares the two byte by byte.
-// Beside the program it leaves its bill of materials, both in bin.
+// reproducible builds nodeagent here and, with a build cache of its own that shares nothing with the usual one, from a copy
+// elsewhere, and compares the two byte by byte. Beside the program it leaves its bill of materials, both in bin.
 func reproducible(ctx context.Context, r *Repo) (string, error) {
 	here := filepath.Join(r.Root, "bin", "nodeagent")
 	if err := r.buildAgent(ctx, r.Root, here); err != nil {
@@ -26,7 +26,7 @@ func reproducible(ctx context.Context, r *Repo) (string, error) {
 		return "", err
 	}
 	there := filepath.Join(elsewhere, "nodeagent")
-	if err := r.buildAgent(ctx, source, there, "GOCACHE="+filepath.Join(elsewhere, "cache")); err != nil {
+	if err := r.buildAgent(ctx, source, there, "GOCACHE="+filepath.Join(r.Cache, "hygiene", "second-build")); err != nil {
 		return "", err
 	}
 	one, err := os.ReadFile(here)
