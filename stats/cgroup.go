@@ -3,6 +3,7 @@ package stats
 import (
 	"fmt"
 	"io/fs"
+	"path"
 	"strconv"
 	"strings"
 )
@@ -70,4 +71,40 @@ func parseFlat(text string) map[string]int64 {
 		}
 	}
 	return out
+}
+
+// unlimited is what version 1 says of a cgroup without limit, or more.
+const unlimited = 1 << 62
+
+// cgroupMemory is what a cgroup below the root uses, and its limit; 0: it has none.
+func cgroupMemory(root fs.FS, group string) (u memoryUse, limit int64, err error) {
+	dir, usage, most := "sys/fs/cgroup/memory/"+group, "memory.usage_in_bytes", "memory.limit_in_bytes"
+	inactive, rss, faults, major := "total_inactive_file", "total_rss", "total_pgfault", "total_pgmajfault"
+	if unified(root) {
+		dir, usage, most = "sys/fs/cgroup/"+group, "memory.current", "memory.max"
+		inactive, rss, faults, major = "inactive_file", "anon", "pgfault", "pgmajfault"
+	}
+	b, err := fs.ReadFile(root, path.Clean(dir+"/memory.stat"))
+	if err != nil {
+		return u, 0, err
+	}
+	n, err := strconv.ParseInt(first(root, path.Clean(dir+"/"+usage)), 10, 64)
+	if err != nil {
+		return u, 0, fmt.Errorf("%s: %w", usage, err)
+	}
+	if l, err := strconv.ParseInt(first(root, path.Clean(dir+"/"+most)), 10, 64); err == nil && l < unlimited {
+		limit = l // otherwise it is "max"
+	}
+	s := parseFlat(string(b))
+	return use(n, s[inactive], s[rss], s[faults], s[major]), limit, nil
+}
+
+// cgroupThreads is how many threads run in a cgroup below the root and those below it.
+func cgroupThreads(root fs.FS, group string) (int64, bool) {
+	dir := "sys/fs/cgroup/pids/"
+	if unified(root) {
+		dir = "sys/fs/cgroup/"
+	}
+	n, err := strconv.ParseInt(first(root, path.Clean(dir+group+"/pids.current")), 10, 64)
+	return n, err == nil
 }

@@ -38,6 +38,13 @@ func (c *Collector) node(now time.Time, fresh bool) (stats.NodeStats, error) {
 		out.Network = networkStats(at, parseNetDev(string(b)))
 	}
 	out.Rlimit = rlimit(at, root)
+	if c.cfg.PodsCgroup != "" {
+		if u, limit, err := cgroupMemory(root, c.cfg.PodsCgroup); err == nil {
+			out.SystemContainers = append(out.SystemContainers, stats.ContainerStats{
+				Name: stats.SystemContainerPods, StartTime: out.StartTime, Memory: limitedMemory(at, u, limit),
+			})
+		}
+	}
 	disk, err := c.rootDisk()
 	if err != nil {
 		return out, err
@@ -72,6 +79,18 @@ func memoryStats(at metav1.Time, u memoryUse, total int64, huge map[int64]int64)
 		Time: at, AvailableBytes: bytes(available), UsageBytes: bytes(u.usage), WorkingSetBytes: bytes(u.workingSet),
 		RSSBytes: bytes(u.rss), PageFaults: bytes(u.faults), MajorPageFaults: bytes(u.majorFaults),
 	}
+}
+
+// limitedMemory is that of a cgroup. Without a limit nobody can say what is available.
+func limitedMemory(at metav1.Time, u memoryUse, limit int64) *stats.MemoryStats {
+	out := &stats.MemoryStats{
+		Time: at, UsageBytes: bytes(u.usage), WorkingSetBytes: bytes(u.workingSet),
+		RSSBytes: bytes(u.rss), PageFaults: bytes(u.faults), MajorPageFaults: bytes(u.majorFaults),
+	}
+	if limit > 0 {
+		out.AvailableBytes = bytes(limit - u.workingSet)
+	}
+	return out
 }
 
 func fsStats(at metav1.Time, d DiskUsage, used int64) *stats.FsStats {

@@ -13,7 +13,7 @@ import (
 )
 
 // pods are the figures of all pods of which a container runs.
-func (c *Collector) pods(ctx context.Context, now time.Time, disk DiskUsage, fresh bool) ([]stats.PodStats, error) {
+func (c *Collector) pods(ctx context.Context, now time.Time, disk DiskUsage, node *stats.FsStats, fresh bool) ([]stats.PodStats, error) {
 	out := []stats.PodStats{}
 	if c.cfg.Pods == nil {
 		return out, nil
@@ -45,12 +45,62 @@ func (c *Collector) pods(ctx context.Context, now time.Time, disk DiskUsage, fre
 			continue
 		}
 		p.CPU, p.Memory = sum(metav1.NewTime(now), p.Containers)
+		c.cgroupOf(now, pod, &p)
+		if r, ok := c.room(pod.UID); ok {
+			r.fill(&p, node)
+		}
 		if c.cfg.Volumes != nil {
-			p.VolumeStats = c.cfg.Volumes(string(pod.UID))
+			p.VolumeStats = append(p.VolumeStats, c.cfg.Volumes(string(pod.UID))...)
 		}
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// cgroupOf takes from a pod's cgroup what that knows better than its containers: memory of volumes and of those that are gone,
+// and threads.
+func (c *Collector) cgroupOf(now time.Time, pod *v1.Pod, p *stats.PodStats) {
+	if c.cfg.Cgroup == nil {
+		return
+	}
+	path := c.cfg.Cgroup(pod)
+	if path == "" {
+		return
+	}
+	at := metav1.NewTime(now)
+	if u, limit, err := cgroupMemory(c.cfg.Root, path); err == nil {
+		p.Memory = limitedMemory(at, u, limit)
+	}
+	if n, ok := cgroupThreads(c.cfg.Root, path); ok {
+		p.ProcessStats = &stats.ProcessStats{ProcessCount: bytes(n)}
+	}
+}
+
+// fill adds what files of a pod take up.
+func (r room) fill(p *stats.PodStats, node *stats.FsStats) {
+	p.VolumeStats = append(p.VolumeStats, r.volumes...)
+	at := metav1.NewTime(r.at)
+	on := func(a amount) *stats.FsStats {
+		return &stats.FsStats{
+			Time: at, AvailableBytes: node.AvailableBytes, CapacityBytes: node.CapacityBytes, UsedBytes: bytes(a.bytes),
+			InodesFree: node.InodesFree, Inodes: node.Inodes, InodesUsed: bytes(a.inodes),
+		}
+	}
+	total := r.other.plus(r.local)
+	for _, logs := range r.logs { // also of containers that do not run
+		total = total.plus(logs)
+	}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		c.Logs = on(r.logs[c.Name])
+		if c.Rootfs != nil {
+			total = total.plus(amount{int64(*c.Rootfs.UsedBytes), 0})
+			if c.Rootfs.InodesUsed != nil {
+				total.inodes += int64(*c.Rootfs.InodesUsed)
+			}
+		}
+	}
+	p.EphemeralStorage = on(total)
 }
 
 func containers(s *v1.PodStatus) []v1.ContainerStatus {
@@ -68,25 +118,41 @@ func container(s v1.ContainerStatus, u runtime.Usage, rate *uint64, disk DiskUsa
 		Memory: &stats.MemoryStats{Time: at, WorkingSetBytes: bytes(u.WorkingSet)},
 		Rootfs: &stats.FsStats{Time: at, UsedBytes: bytes(u.RootFS)},
 	}
+	if u.Memory > 0 { // the engine tells more than the working set
+		out.Memory.UsageBytes, out.Memory.RSSBytes = bytes(u.Memory), bytes(u.RSS)
+		out.Memory.PageFaults, out.Memory.MajorPageFaults = bytes(u.PageFaults), bytes(u.MajorPageFaults)
+	}
+	if u.RootFSInodes > 0 {
+		out.Rootfs.InodesUsed = bytes(u.RootFSInodes)
+	}
 	if disk.Capacity > 0 {
 		out.Rootfs.CapacityBytes, out.Rootfs.AvailableBytes = bytes(disk.Capacity), bytes(disk.Available)
 	}
 	return out
 }
 
-// sum is what the containers of a pod use together. A rate is known when that of one container is.
+// sum is what the containers of a pod use together. A figure is known when that of one container is.
 func sum(at metav1.Time, all []stats.ContainerStats) (*stats.CPUStats, *stats.MemoryStats) {
-	cpu := &stats.CPUStats{Time: at, UsageCoreNanoSeconds: new(uint64)}
-	memory := &stats.MemoryStats{Time: at, WorkingSetBytes: new(uint64)}
+	cpu := &stats.CPUStats{Time: at}
+	memory := &stats.MemoryStats{Time: at}
 	for _, c := range all {
-		*cpu.UsageCoreNanoSeconds += *c.CPU.UsageCoreNanoSeconds
-		*memory.WorkingSetBytes += *c.Memory.WorkingSetBytes
-		if c.CPU.UsageNanoCores != nil {
-			if cpu.UsageNanoCores == nil {
-				cpu.UsageNanoCores = new(uint64)
-			}
-			*cpu.UsageNanoCores += *c.CPU.UsageNanoCores
-		}
+		add(&cpu.UsageCoreNanoSeconds, c.CPU.UsageCoreNanoSeconds)
+		add(&cpu.UsageNanoCores, c.CPU.UsageNanoCores)
+		add(&memory.WorkingSetBytes, c.Memory.WorkingSetBytes)
+		add(&memory.UsageBytes, c.Memory.UsageBytes)
+		add(&memory.RSSBytes, c.Memory.RSSBytes)
+		add(&memory.PageFaults, c.Memory.PageFaults)
+		add(&memory.MajorPageFaults, c.Memory.MajorPageFaults)
 	}
 	return cpu, memory
+}
+
+func add(to **uint64, n *uint64) {
+	switch {
+	case n == nil:
+	case *to == nil:
+		*to = new(*n)
+	default:
+		**to += *n
+	}
 }

@@ -9,10 +9,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/kubeletkit/kubeletkit/observe"
@@ -23,10 +25,14 @@ import (
 type Config struct {
 	Node    string // name of the node in summaries
 	RootDir string // the directory the agent keeps its things in: its file system is the node's; empty means /var/lib/kubelet
+	LogRoot string // where logs of pods lie; empty means /var/log/pods
 
 	Engine  runtime.Stats                        // of containers and images; nil: summaries have none
 	Pods    func() []*v1.Pod                     // those on this node with their newest status; nil: summaries have none
-	Volumes func(uid string) []stats.VolumeStats // of a pod; nil: summaries have none
+	Volumes func(uid string) []stats.VolumeStats // of a pod, those Run does not measure; nil: none
+
+	PodsCgroup string                   // cgroup of all pods below the root, "kubepods"; empty: there is none
+	Cgroup     func(pod *v1.Pod) string // cgroup of a pod below the root, empty for none; nil: none has one
 
 	Root fs.FS                                // the host's files; nil means those below /
 	Disk func(path string) (DiskUsage, error) // figures of the file system a path lies on; nil asks the kernel
@@ -46,13 +52,17 @@ type Collector struct {
 	log   *slog.Logger
 	rates rates
 	looks singleflight.Group
+
+	mu    sync.Mutex // guards rooms
+	rooms map[types.UID]room
 }
 
 // New returns a Collector. It reads nothing yet.
 func New(cfg Config) (*Collector, error) {
 	cfg.RootDir = cmp.Or(cfg.RootDir, "/var/lib/kubelet")
-	if !filepath.IsAbs(cfg.RootDir) {
-		return nil, fmt.Errorf("stats: the root directory %q is not an absolute path", cfg.RootDir)
+	cfg.LogRoot = cmp.Or(cfg.LogRoot, "/var/log/pods")
+	if !filepath.IsAbs(cfg.RootDir) || !filepath.IsAbs(cfg.LogRoot) {
+		return nil, fmt.Errorf("stats: the root directory %q and that of logs %q must be absolute paths", cfg.RootDir, cfg.LogRoot)
 	}
 	if cfg.Root == nil {
 		cfg.Root = os.DirFS("/")
@@ -60,7 +70,7 @@ func New(cfg Config) (*Collector, error) {
 	if cfg.Disk == nil {
 		cfg.Disk = diskUsage
 	}
-	return &Collector{cfg: cfg, log: cfg.Observe.Logger()}, nil
+	return &Collector{cfg: cfg, log: cfg.Observe.Logger(), rooms: map[types.UID]room{}}, nil
 }
 
 // Machine reads what this host is and has.
@@ -86,6 +96,27 @@ func (c *Collector) ImageDisk(ctx context.Context) (capacity, available int64, e
 	}
 	u, err := c.cfg.Disk(used[0].Mountpoint)
 	return u.Capacity, u.Available, err
+}
+
+// ImagesApart says whether images lie on another file system than the root directory. It is told by devices, so that one that is
+// mounted at two places is one.
+func (c *Collector) ImagesApart(ctx context.Context) (bool, error) {
+	if c.cfg.Engine == nil {
+		return false, nil
+	}
+	used, err := c.cfg.Engine.ImageFS(ctx)
+	if err != nil || len(used) == 0 {
+		return false, cmp.Or(err, errors.New("the container runtime does not say where images lie"))
+	}
+	images, err := os.Stat(used[0].Mountpoint)
+	if err != nil {
+		return false, fmt.Errorf("look where images lie: %w", err)
+	}
+	root, err := os.Stat(c.cfg.RootDir)
+	if err != nil {
+		return false, fmt.Errorf("look at the root directory: %w", err)
+	}
+	return fileOf(images).device != fileOf(root).device, nil
 }
 
 // rootDisk looks at the root directory, or as long as that does not exist at what it will be made in.
@@ -135,7 +166,7 @@ func (c *Collector) look(ctx context.Context, fresh bool) (*stats.Summary, error
 	if err != nil {
 		return nil, fmt.Errorf("figures of images: %w", err)
 	}
-	if s.Pods, err = c.pods(ctx, now, disk, fresh); err != nil {
+	if s.Pods, err = c.pods(ctx, now, disk, s.Node.Fs, fresh); err != nil {
 		return nil, fmt.Errorf("figures of pods: %w", err)
 	}
 	c.rates.forget(now)

@@ -1,0 +1,259 @@
+package stats
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+// lodging is a pod with files of every kind.
+func lodging(t *testing.T) (c *Collector, p *v1.Pod, put func(name string, kib int)) {
+	t.Helper()
+	root := t.TempDir()
+	p = pod("web", v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{running("app", "c1", time.Now())}})
+	empty := func(name string, medium v1.StorageMedium) v1.Volume {
+		return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: medium}}}
+	}
+	p.Spec.Volumes = []v1.Volume{
+		empty("scratch", ""), empty("late", ""), empty("ram", v1.StorageMediumMemory),
+		{Name: "config", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}},
+		{Name: "secret", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{}}},
+		{Name: "host", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/"}}},
+	}
+	e := &engine{usage: []runtime.Usage{{Container: "c1", At: time.Now(), RootFS: 1 << 20, RootFSInodes: 7}}}
+	pods := []*v1.Pod{p}
+	c, err := New(Config{
+		RootDir: root, LogRoot: filepath.Join(root, "logs"), Root: os.DirFS("testdata/v2"), Engine: e, Pods: func() []*v1.Pod { return pods },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, p, func(name string, kib int) {
+		t.Helper()
+		name = strings.NewReplacer("POD", "pods/uid-web", "VOL", "pods/uid-web/volumes/kubernetes.io", "LOG", "logs/ns_web_uid-web").Replace(name)
+		name = filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, make([]byte, kib<<10), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// measured is the pod in a summary after a round of Run.
+func measured(t *testing.T, c *Collector) stats.PodStats {
+	t.Helper()
+	c.measureAll(t.Context())
+	s, err := c.Summary(t.Context(), true)
+	if err != nil || len(s.Pods) != 1 {
+		t.Fatal(err, s)
+	}
+	return s.Pods[0]
+}
+
+// near says that a figure is so many KiB, and up to a few blocks of directories more.
+func near(t *testing.T, what string, got *uint64, kib int) {
+	t.Helper()
+	if got == nil || int(*got>>10) < kib || int(*got>>10) > kib+64 {
+		t.Errorf("%s: %v, want about %d KiB", what, got, kib)
+	}
+}
+
+func TestWhatFilesOfAPodTakeUp(t *testing.T) {
+	c, _, put := lodging(t)
+	put("VOL~empty-dir/scratch/a/b/file", 300)
+	put("VOL~empty-dir/scratch/other", 200)
+	put("VOL~empty-dir/ram/page", 400)
+	put("VOL~configmap/config/key", 4)
+	put("VOL~secret/secret/key", 40)
+	put("LOG/app/0.log", 100)
+	put("LOG/app/0.log.20260101-000000.gz", 50)
+	put("LOG/gone/3.log", 60)
+	if s, err := c.Summary(t.Context(), true); err != nil || s.Pods[0].EphemeralStorage != nil || s.Pods[0].Containers[0].Logs != nil {
+		t.Error("what was not measured is not known")
+	}
+	p := measured(t, c)
+	near(t, "logs", p.Containers[0].Logs.UsedBytes, 150)
+	near(t, "all", p.EphemeralStorage.UsedBytes, 300+200+4+150+60+1024)
+	volumes := map[string]stats.VolumeStats{}
+	for _, v := range p.VolumeStats {
+		volumes[v.Name] = v
+	}
+	near(t, "scratch", volumes["scratch"].UsedBytes, 500)
+	near(t, "ram", volumes["ram"].UsedBytes, 400)
+	if v := volumes["scratch"]; *v.InodesUsed != 5 || *v.CapacityBytes == 0 {
+		t.Errorf("%+v", v)
+	}
+	if _, ok := volumes["late"]; ok || len(volumes) != 4 {
+		t.Errorf("volumes %v", volumes)
+	}
+}
+
+func TestAFileOfSeveralNamesCountsOnce(t *testing.T) {
+	c, _, put := lodging(t)
+	put("VOL~empty-dir/scratch/one", 500)
+	file := filepath.Join(c.cfg.RootDir, "pods/uid-web/volumes/kubernetes.io~empty-dir/scratch/one")
+	if err := errors.Join(os.Link(file, file+"-too"), os.Symlink("/", file+"-link")); err != nil {
+		t.Fatal(err)
+	}
+	near(t, "scratch", measured(t, c).VolumeStats[0].UsedBytes, 500)
+}
+
+func TestCase_c183_hosts_file_and_last_words_count(t *testing.T) {
+	c, _, put := lodging(t)
+	put("POD/etc-hosts", 20<<10)
+	put("POD/containers/app/0badcafe", 30<<10)
+	near(t, "all", measured(t, c).EphemeralStorage.UsedBytes, (20+30+1)<<10)
+}
+
+func TestRunForgetsPodsThatAreNoMore(t *testing.T) {
+	c, p, put := lodging(t)
+	put("VOL~empty-dir/scratch/one", 1)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Run(ctx) }()
+		time.Sleep(time.Second)
+		if _, ok := c.room(p.UID); !ok {
+			t.Error("it was not measured")
+		}
+		c.cfg.Pods = func() []*v1.Pod { return nil }
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if _, ok := c.room(p.UID); ok {
+			t.Error("it is still known")
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCgroupsOfPods(t *testing.T) {
+	for version, files := range map[string]map[string]string{
+		"v1": {
+			"memory/kubepods/memory.stat": "total_inactive_file 30\ntotal_rss 40\n", "memory/kubepods/memory.usage_in_bytes": "100\n",
+			"memory/kubepods/memory.limit_in_bytes": "1000\n",
+			"memory/kubepods/podu/memory.stat":      "total_inactive_file 5\n", "memory/kubepods/podu/memory.usage_in_bytes": "50\n",
+			"memory/kubepods/podu/memory.limit_in_bytes": "9223372036854771712\n", "pids/kubepods/podu/pids.current": "17\n",
+		},
+		"v2": {
+			"kubepods/memory.stat": "inactive_file 30\nanon 40\n", "kubepods/memory.current": "100\n", "kubepods/memory.max": "1000\n",
+			"kubepods/podu/memory.stat": "inactive_file 5\n", "kubepods/podu/memory.current": "50\n", "kubepods/podu/memory.max": "max\n",
+			"kubepods/podu/pids.current": "17\n",
+		},
+	} {
+		t.Run(version, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS("testdata/"+version)); err != nil {
+				t.Fatal(err)
+			}
+			for name, text := range files {
+				name = filepath.Join(dir, "sys/fs/cgroup", name)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := collector(t, version, &engine{usage: usage(time.Now())})
+			c.cfg.Root, c.cfg.PodsCgroup = os.DirFS(dir), "/kubepods"
+			c.cfg.Cgroup = func(*v1.Pod) string { return "/kubepods/podu/" }
+			s, err := c.Summary(t.Context(), false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pods := s.Node.SystemContainers[0]
+			if pods.Name != "pods" || *pods.Memory.AvailableBytes != 930 || *pods.Memory.WorkingSetBytes != 70 || *pods.Memory.RSSBytes != 40 {
+				t.Errorf("all pods: %+v", pods.Memory)
+			}
+			p := s.Pods[0]
+			if *p.Memory.WorkingSetBytes != 45 || p.Memory.AvailableBytes != nil || *p.ProcessStats.ProcessCount != 17 {
+				t.Errorf("a pod: %+v, %+v", p.Memory, p.ProcessStats)
+			}
+		})
+	}
+}
+
+func TestImagesApartIsToldByDevice(t *testing.T) {
+	at := func(root, images string) (bool, error) {
+		c, err := New(Config{RootDir: root, Engine: &engine{fs: []runtime.FSUsage{{Mountpoint: images}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.ImagesApart(t.Context())
+	}
+	dir := t.TempDir()
+	if apart, err := at(dir, filepath.Dir(dir)); apart || err != nil {
+		t.Error(apart, err)
+	}
+	if apart, err := at(dir, "/proc"); !apart || err != nil {
+		t.Error(apart, err)
+	}
+	if _, err := at(dir, "/no/such"); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestResourceMetrics(t *testing.T) {
+	e := &engine{usage: usage(time.UnixMilli(5000))}
+	c := collector(t, "v2", e)
+	get := func() string {
+		w := httptest.NewRecorder()
+		c.ResourceMetrics().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics/resource", nil))
+		b, err := io.ReadAll(w.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	text := get()
+	for _, want := range []string{
+		"# TYPE container_cpu_usage_seconds_total counter\n",
+		`container_cpu_usage_seconds_total{container="app",namespace="ns",pod="web"} 5 5000` + "\n",
+		`container_memory_working_set_bytes{container="proxy",namespace="ns",pod="web"} 20 5000` + "\n",
+		`pod_cpu_usage_seconds_total{namespace="ns",pod="web"} 6 `,
+		"\nnode_memory_working_set_bytes ", "\nresource_scrape_error 0\n",
+		`container_start_time_seconds{container="app",namespace="ns",pod="web"} `,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+	e.err = errors.New("away")
+	if got := get(); !strings.HasSuffix(got, "\nresource_scrape_error 1\n") || strings.Contains(got, "node_") {
+		t.Error(got)
+	}
+}
+
+func BenchmarkSummaryOf500Pods(b *testing.B) {
+	e := &engine{}
+	var pods []*v1.Pod
+	for i := range 500 {
+		id := resource.NewQuantity(int64(i), resource.DecimalSI).String()
+		e.usage = append(e.usage, runtime.Usage{Container: id, At: time.Now(), CPUNanos: 1, WorkingSet: 1})
+		pods = append(pods, pod(id, v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{running("app", id, time.Now())}}))
+		pods[i].CreationTimestamp = metav1.Now()
+	}
+	c, err := New(Config{Engine: e, RootDir: b.TempDir(), LogRoot: b.TempDir(), Pods: func() []*v1.Pod { return pods }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := c.Summary(b.Context(), true); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
