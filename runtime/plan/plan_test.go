@@ -197,7 +197,7 @@ func TestProbesRestart(t *testing.T) {
 			}
 		})
 	}
-	t.Run("the probe's own grace holds", func(t *testing.T) {
+	t.Run("c027: the probe's own grace holds", func(t *testing.T) {
 		pod := podOf(always, "a")
 		pod.Spec.Containers[0].LivenessProbe = &v1.Probe{TerminationGracePeriodSeconds: new(int64(7))}
 		got := Sync(Input{Pod: pod, Seen: seen, ProbeResults: failing, Now: t0})
