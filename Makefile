@@ -10,7 +10,13 @@ LINT := $(BIN)/golangci-lint
 TESTFLAGS ?=
 FUZZTIME ?= 20s
 
-.PHONY: help build test test-long check race vet lint fmt tidy cover bench bench-node bench-probe bench-pleg fuzz run clean-run bin/bed bin/run bin/nodeagent
+# Numbers of pods for bench, and how often each agent has its turn; which disturbances chaos plays, and how many from it on.
+PODS ?= 100,500,1000
+ROUNDS ?= 2
+SEED ?= $(shell date +%s)
+SEEDS ?= 1
+
+.PHONY: help build test test-long check race vet lint fmt tidy cover bench bench-fakes bench-cluster bench-go bench-node bench-probe bench-pleg fuzz run clean-run bin/bed bin/bench bin/run bin/nodeagent chaos
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,7 +55,16 @@ cover: ## unit test coverage by function, as text and in cover.out
 	go test -coverprofile=cover.out ./...
 	go tool cover -func=cover.out
 
-bench: ## all benchmarks
+bench: bench-fakes bench-cluster ## kubelet and nodeagent side by side, as tables and as JSON in bin/ (as root, half an hour)
+
+bench-fakes: bin/bench bin/nodeagent ## both on a container runtime in memory: PODS, ROUNDS
+	@bin/bench fakes -pods $(PODS) -rounds $(ROUNDS) -out bin/bench-manifests.json
+	@bin/bench fakes -pods $(PODS) -rounds $(ROUNDS) -member -out bin/bench-member.json
+
+bench-cluster: bin/bench bin/cluster bin/nodeagent ## both on containerd in a cluster, which is made unless it is there: ROUNDS
+	@bin/bench node -rounds $(ROUNDS) -out bin/bench-node.json
+
+bench-go: ## the benchmarks of all packages
 	go test -run '^$$' -bench . -benchmem ./...
 	@$(MAKE) bench-node
 
@@ -64,6 +79,9 @@ bench-pleg: ## events and listings of 500 pods at rest
 
 test-long: ## what takes longer than a change may wait: agents over the process engine, killed in fifty histories
 	go test -race -timeout 60m ./runtime/process ./examples/standalone -run Killed -kill-seeds 50
+
+chaos: ## disturb agent and containerd while pods come and go: SEED decides when and how, SEEDS says how many plans
+	cd test && go test ./chaos -count 1 -timeout 2h -v -run '^TestDisturbances$$' -seed $(SEED) -seeds $(SEEDS)
 
 fuzz: ## each fuzz test for FUZZTIME
 	@set -eo pipefail; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -rn1 dirname | sort -u | while read -r dir; do \
