@@ -22,15 +22,16 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 		return
 	}
 	pod := w.pod
+	if promised, known := l.allocated.Get(w.uid); known { // by an earlier agent
+		pod = promised.Over(pod)
+	}
 	if over(pod.Status.Phase) || pod.DeletionTimestamp != nil {
 		w.cameOver = over(pod.Status.Phase)
+		w.wish, w.pod = w.pod, pod
 		w.move(l.r, admitted)
 		w.end(l.r, runtime.Termination{})
 		l.r.mu.Unlock()
 		return
-	}
-	if promised, known := l.allocated.Get(w.uid); known { // by an earlier agent
-		pod = promised.Over(pod)
 	}
 	others := l.holders(w)
 	l.r.mu.Unlock()

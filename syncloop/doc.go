@@ -23,6 +23,12 @@
 // newest status is published from memory, which does not wait for the step: a readiness flip is out in milliseconds while
 // an image is still being pulled. [Roster] tells who is on this node, and is how other parts wake and kill.
 //
+// A pod that runs may come to want other sizes (requests and limits). The admitters are asked again, with the pod as it is
+// among the others; what they allow is promised, and kept in Config.State before it is used. Everybody, the runtime too, sees
+// a pod with the sizes it was promised. What is refused waits for room, with condition PodResizePending, or for another wish
+// if the reason is Infeasible; nothing else is ended for it. PodResizeInProgress stands until [runtime.Pod.Applied] shows that
+// what runs has its sizes; a Runtime that fills no Applied is taken to have given them.
+//
 // What the runtime has and no source wants is a stranger. Strangers are stopped and removed, but only once all sources have
 // said everything they want.
 //

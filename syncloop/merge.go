@@ -46,7 +46,7 @@ func (l *Loop) merge(s set) {
 		}
 	}
 	pods := slices.SortedStableFunc(slices.Values(s.pods), func(a, b *v1.Pod) int {
-		return cmp.Or(cmp.Compare(arrival(a), arrival(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
+		return cmp.Or(cmp.Compare(l.arrival(a), l.arrival(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 	})
 	for _, p := range pods {
 		if wanted[p.UID] {
@@ -62,8 +62,8 @@ func (l *Loop) merge(s set) {
 }
 
 // arrival puts pods that an earlier agent let in before those that nobody has yet: they are not to lose their place.
-func arrival(p *v1.Pod) int {
-	if p.Status.StartTime != nil {
+func (l *Loop) arrival(p *v1.Pod) int {
+	if _, promised := l.allocated.Get(p.UID); promised || p.Status.StartTime != nil {
 		return 0
 	}
 	return 1

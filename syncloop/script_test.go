@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeletkit/kubeletkit/internal/podspec"
+	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/podruntime"
 	"github.com/kubeletkit/kubeletkit/runtime/runtimetest"
@@ -97,7 +98,9 @@ type node struct {
 	tune   func(context.Context, *sync.WaitGroup, *syncloop.Config) // what a test wants otherwise in each agent; nil: nothing
 	finish func()
 	refuse map[string]*runtime.Rejection
-	early  bool // the source has not said everything
+	room   int64  // thousandths of a processor that all pods together may ask for; 0: any number
+	state  string // where agents keep what outlives them; empty: nothing does
+	early  bool   // the source has not said everything
 
 	mu     sync.Mutex
 	acts   map[string][]string // by pod, in order
@@ -148,14 +151,14 @@ func (n *node) start() {
 	n.roster, n.sets = new(syncloop.Roster), make(chan []*v1.Pod)
 	roster := n.roster
 	rt, err := podruntime.New(podruntime.Config{
-		Engine: heard{n.engine, n}, LogRoot: n.t.TempDir(), Changed: roster.Wake,
+		Engine: heard{n.engine, n}, LogRoot: n.t.TempDir(), Changed: roster.Wake, Root: n.state,
 	})
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	cfg := syncloop.Config{
 		Sources: map[string]syncloop.PodSource{"file": n, "api": n.api}, Runtime: rt, Sink: n, Roster: roster,
-		Admit: []syncloop.Admitter{n}, RuntimeName: func() string { return "test" },
+		Admit: []syncloop.Admitter{n}, RuntimeName: func() string { return "test" }, State: n.state, Observe: observe.To{Events: n},
 	}
 	ctx, cancel := context.WithCancel(n.t.Context())
 	var wg sync.WaitGroup
@@ -203,7 +206,14 @@ func (n *node) Admit(_ context.Context, pod *v1.Pod, others []*v1.Pod) error {
 	if r := n.refuse[pod.Name]; r != nil && (len(r.Instead) == 0 || slices.ContainsFunc(others, func(o *v1.Pod) bool { return o.UID == r.Instead[0] })) {
 		return r
 	}
-	return nil
+	return n.fits(pod, others)
+}
+
+// Event writes down what people are told of resizes.
+func (n *node) Event(e observe.Event) {
+	if strings.HasPrefix(e.Reason, "Resize") {
+		n.say(e.About.Name, "event %s", e.Reason)
+	}
 }
 
 // UpdateStatus and Finished make a node a sink.
@@ -238,6 +248,7 @@ func (n *node) UpdateStatus(_ context.Context, pod *v1.Pod, s v1.PodStatus) erro
 			line += ", ready " + string(c.Status)
 		}
 	}
+	line += resizeLine(pod, s)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.status[pod.Name] = line
@@ -256,7 +267,8 @@ func (n *node) Finished(_ context.Context, pod *v1.Pod) error {
 // "delete web grace=3", "exit web/app 1", "sandbox web", "advance 10s", "kill web reason", "restart", "reboot",
 // "refuse web Reason [instead of x]", "early on|off", "down METHOD", "up METHOD". With source=api a pod is an API server's; of
 // such a one also "write web PHASE [Reason]" as somebody else does, "condition web TYPE STATUS", "object web" to see what the
-// server has, and "server away|back". "halt" and "start" are the halves of "restart"; "slow METHOD 10s" is what it says.
+// server has, and "server away|back"; "resize web app=200m" asks for other sizes, cpu=200m at "add" for the first ones, and
+// "room 500" is how much CPU there is. "halt" and "start" are the halves of "restart"; "slow METHOD 10s" is what it says.
 func (n *node) do(line string) {
 	word := strings.Fields(line)
 	switch word[0] {
@@ -332,6 +344,10 @@ func (n *node) do(line string) {
 			r.Instead = []types.UID{n.pods[word[5]].UID}
 		}
 		n.refuse[word[1]] = r
+	case "room":
+		n.room, _ = strconv.ParseInt(word[1], 10, 64)
+	case "resize":
+		n.resize(word[1], word[2])
 	case "early":
 		n.early = word[1] == "on"
 		n.send()
@@ -372,6 +388,8 @@ func (n *node) pod(name string, words []string) *v1.Pod {
 			p.Spec.ActiveDeadlineSeconds = &d
 		case "source":
 			p.Annotations[podspec.SourceAnnotation] = value
+		case "cpu", "restarts":
+			defer n.size(p, key, value)
 		case "gate":
 			p.Spec.ReadinessGates = append(p.Spec.ReadinessGates, v1.PodReadinessGate{ConditionType: v1.PodConditionType(value)})
 		default:
@@ -420,6 +438,11 @@ func (h heard) StartContainer(ctx context.Context, id string) error {
 		}
 	}
 	return h.Engine.StartContainer(ctx, id)
+}
+
+func (h heard) UpdateContainer(ctx context.Context, id string, r runtime.Resources) error {
+	h.container(ctx, id, "update %s to %d shares", r.CPUShares)
+	return h.Engine.UpdateContainer(ctx, id, r)
 }
 
 func (h heard) StopContainer(ctx context.Context, id string, grace time.Duration) error {

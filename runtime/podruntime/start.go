@@ -21,7 +21,6 @@ func (s *step) startContainer(ctx context.Context, a plan.Action) error {
 	err := s.makeContainer(ctx, a)
 	if err == nil {
 		s.metrics.containers.Record(1, kind)
-		s.memory.remember(s.pod.UID, a.Container, a.Backoff)
 		if s.memory.set(s.pod.UID, a.Container, nil) {
 			s.cfg.Changed(s.pod.UID)
 		}
@@ -77,6 +76,7 @@ func (s *step) makeContainer(ctx context.Context, a plan.Action) (err error) {
 	if err := s.starts.Acquire(ctx, 1); err != nil {
 		return err
 	}
+	s.memory.remember(s.pod.UID, a.Container, a.Backoff) // what cannot be started waits like what ends
 	id, err := s.createAndStart(ctx, config)
 	s.starts.Release(1)
 	if err != nil {

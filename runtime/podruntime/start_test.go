@@ -90,3 +90,30 @@ func TestAnImageVolumeIsPulledAndHeldLikeTheContainersImage(t *testing.T) {
 		t.Errorf("the container is %+v", c)
 	}
 }
+
+// A container that cannot be started waits longer from time to time, like one that starts and ends.
+func TestStartsThatFailBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.engine.Behave = func(*runtime.ContainerConfig) runtimetest.Behavior {
+			return runtimetest.Behavior{Fail: errors.New("no such file")}
+		}
+		p := pod(polite)
+		var starts []time.Duration
+		begun := time.Now()
+		for time.Since(begun) < 100*time.Second {
+			before := len(n.look(p).Containers)
+			_, _ = n.Sync(t.Context(), p, runtime.SyncInput{Seen: n.look(p)}) // fails, or has to wait
+			if len(n.look(p).Containers) > before {
+				starts = append(starts, time.Since(begun).Truncate(time.Second))
+			}
+			time.Sleep(time.Second)
+		}
+		if want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}; !slices.Equal(starts, want) {
+			t.Errorf("started at %v, want %v", starts, want)
+		}
+		if w := n.look(p).Waiting["main"]; w.Reason != "CrashLoopBackOff" {
+			t.Errorf("waits with %+v", w)
+		}
+	})
+}

@@ -1,0 +1,59 @@
+package syncloop
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestResizesInOrder(t *testing.T) {
+	now := time.Now()
+	asks := func(cpu string, priority int32, guaranteed bool) *v1.Pod {
+		p := &v1.Pod{Spec: v1.PodSpec{Priority: &priority, Containers: make([]v1.Container, 1)}}
+		list := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse("1Mi")}
+		p.Spec.Containers[0].Resources.Requests = list
+		if guaranteed {
+			p.Spec.Containers[0].Resources.Limits = list
+		}
+		return p
+	}
+	worker := func(name, cpu string, priority int32, guaranteed bool, since time.Duration) *worker {
+		w := &worker{uid: types.UID(name), phase: syncing, pod: asks("2", priority, guaranteed), wish: asks(cpu, priority, guaranteed)}
+		if w.undecided = since == 0; !w.undecided {
+			w.pending = &v1.PodCondition{Reason: v1.PodReasonDeferred}
+			w.pending.LastTransitionTime.Time = now.Add(-since)
+		}
+		return w
+	}
+	content := worker("content", "3", 9, true, time.Hour)
+	content.wish = content.pod
+	ended := worker("ended", "1", 9, true, time.Hour)
+	ended.phase = terminating
+	never := worker("never", "3", 9, true, time.Hour)
+	never.pending.Reason = v1.PodReasonInfeasible
+	anew := worker("anew", "3", 0, true, time.Hour)
+	anew.pending.Reason, anew.undecided = v1.PodReasonInfeasible, true
+	var got []string
+	for _, w := range waiting([]*worker{
+		content, worker("young", "3", 1, false, 0), worker("old", "3", 1, false, time.Hour), ended, worker("older", "3", 1, false, 2*time.Hour), anew,
+		worker("guaranteed", "3", 1, true, 0), never, worker("important", "3", 2, false, 0), worker("less", "1", -5, false, 0),
+	}) {
+		got = append(got, string(w.uid))
+	}
+	if want := "less important guaranteed older old young anew"; strings.Join(got, " ") != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+}
+
+func TestOperation(t *testing.T) {
+	for words, want := range map[string]string{"1 1": "", "0 1": "add", "1 0": "remove", "1 2": "increase", "2000m 1": "decrease", "1 1000m": ""} {
+		from, to, _ := strings.Cut(words, " ")
+		if got := operation(resource.MustParse(from), resource.MustParse(to)); got != want {
+			t.Errorf("%s: %q, want %q", words, got, want)
+		}
+	}
+}
