@@ -112,7 +112,7 @@ func TestStartsThatFailBackOff(t *testing.T) {
 		if want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}; !slices.Equal(starts, want) {
 			t.Errorf("started at %v, want %v", starts, want)
 		}
-		if w := n.look(p).Waiting["main"]; w.Reason != "CrashLoopBackOff" {
+		if w := n.look(p).Waiting["a"]; w.Reason != "CrashLoopBackOff" {
 			t.Errorf("waits with %+v", w)
 		}
 	})
