@@ -97,13 +97,14 @@ func (s *Store) Ensure(ctx context.Context, pod *v1.Pod, c *v1.Container, about 
 	w := &wish{Store: s, pod: pod, c: c, about: about}
 	defer w.count()
 	if err := w.name(); err != nil {
-		return img, nil, w.fail("InspectFailed", "InvalidImageName", fmt.Sprintf("image %q of container %s cannot be parsed: %v", c.Image, c.Name, err), err)
+		err = w.fail("InspectFailed", "InvalidImageName", fmt.Sprintf("image %q of container %s cannot be parsed: %v", c.Image, c.Name, err), err)
+		return img, nil, w.refuse(err)
 	}
 	s.begin(w.ref)
 	defer s.end(w.ref)
 	s.records.recover(ctx)
 	if img, err = w.bring(ctx); err != nil {
-		return img, nil, err
+		return img, nil, w.refuse(err)
 	}
 	return img, s.keep(img.ID), nil
 }

@@ -165,7 +165,7 @@ func TestEveryReason(t *testing.T) {
 		{"the engine cannot look", func(c *Config, h *host) { c.Images = blind{h, broken} }, "far:1", "", "ImageInspectError", `Failed to inspect image "far:1": boom`, "InspectFailed: "},
 		{"the pull fails", func(_ *Config, h *host) { h.err = broken }, "far:1", "", "ErrImagePull", "boom", `Failed: Failed to pull image "far:1": boom`},
 		{"a secret is broken", func(c *Config, _ *host) { c.Credentials = nobody{broken} }, "far:1", "", "ErrImagePull", "boom", `Failed: Failed to pull image "far:1": boom`},
-		{"nothing can be recorded", func(c *Config, _ *host) { c.Root = "/dev/null" }, "far:1", "", "ErrImagePull", "record the intent to pull: ", "Failed: "},
+		{"nothing can be recorded", func(c *Config, _ *host) { c.Root = "/dev/null" }, "far:1", "", "ErrImagePull", "record the intent to pull: ", "Failed: Failed to pull image"},
 	} {
 		t.Run(tt.rule, func(t *testing.T) {
 			h, d := newHost(), &diary{}
@@ -174,7 +174,7 @@ func TestEveryReason(t *testing.T) {
 				tt.change(&cfg, h)
 			}
 			reason, message := ensure(t, store(t, cfg), pod("web"), tt.image, tt.policy)
-			if reason != tt.reason || !strings.HasPrefix(message, tt.message) || d.count(tt.event) != 1 {
+			if reason != tt.reason || !strings.HasPrefix(message, tt.message) || d.count(tt.event) != 1 || d.count("Failed: Error: "+tt.reason) != 1 {
 				t.Errorf("%s, %s, events %q", reason, message, d.lines)
 			}
 		})
@@ -295,8 +295,8 @@ func TestCase_c019_ASecretThatComesLaterIsUsed(t *testing.T) {
 				t.Fatal("in without a secret")
 			}
 		}
-		if attempts := h.pulls; attempts < 9 || d.count("Failed: ") != attempts {
-			t.Errorf("%d attempts, %d events of their causes", attempts, d.count("Failed: "))
+		if attempts := h.pulls; attempts < 9 || d.count("Failed: Failed to pull image") != attempts {
+			t.Errorf("%d attempts, %d events of their causes", attempts, d.count("Failed: Failed to pull image"))
 		}
 		has["web"] = []runtime.Credential{of("me", "late")}
 		now := time.Now()

@@ -137,6 +137,14 @@ func (w *wish) backedOff() error {
 	return &runtime.WaitingError{Waiting: runtime.Waiting{Reason: "ImagePullBackOff", Message: message, Until: until}, Err: last}
 }
 
+// refuse tells the reason as every start that fails does, beside the event that has the cause.
+func (w *wish) refuse(err error) error {
+	if why, ok := errors.AsType[*runtime.WaitingError](err); ok {
+		w.tell(true, "Failed", "Error: "+why.Reason)
+	}
+	return err
+}
+
 // fail tells an event and says why the container waits.
 func (w *wish) fail(event, reason, message string, err error) error {
 	w.tell(true, event, message)
