@@ -21,7 +21,7 @@ func TestResizesInOrder(t *testing.T) {
 		}
 		return p
 	}
-	worker := func(name, cpu string, priority int32, guaranteed bool, since time.Duration) *worker {
+	resizer := func(name, cpu string, priority int32, guaranteed bool, since time.Duration) *worker {
 		w := &worker{uid: types.UID(name), phase: syncing, pod: asks("2", priority, guaranteed), wish: asks(cpu, priority, guaranteed)}
 		if w.undecided = since == 0; !w.undecided {
 			w.pending = &v1.PodCondition{Reason: v1.PodReasonDeferred}
@@ -29,18 +29,18 @@ func TestResizesInOrder(t *testing.T) {
 		}
 		return w
 	}
-	content := worker("content", "3", 9, true, time.Hour)
+	content := resizer("content", "3", 9, true, time.Hour)
 	content.wish = content.pod
-	ended := worker("ended", "1", 9, true, time.Hour)
+	ended := resizer("ended", "1", 9, true, time.Hour)
 	ended.phase = terminating
-	never := worker("never", "3", 9, true, time.Hour)
+	never := resizer("never", "3", 9, true, time.Hour)
 	never.pending.Reason = v1.PodReasonInfeasible
-	anew := worker("anew", "3", 0, true, time.Hour)
+	anew := resizer("anew", "3", 0, true, time.Hour)
 	anew.pending.Reason, anew.undecided = v1.PodReasonInfeasible, true
 	var got []string
 	for _, w := range waiting([]*worker{
-		content, worker("young", "3", 1, false, 0), worker("old", "3", 1, false, time.Hour), ended, worker("older", "3", 1, false, 2*time.Hour), anew,
-		worker("guaranteed", "3", 1, true, 0), never, worker("important", "3", 2, false, 0), worker("less", "1", -5, false, 0),
+		content, resizer("young", "3", 1, false, 0), resizer("old", "3", 1, false, time.Hour), ended, resizer("older", "3", 1, false, 2*time.Hour), anew,
+		resizer("guaranteed", "3", 1, true, 0), never, resizer("important", "3", 2, false, 0), resizer("less", "1", -5, false, 0),
 	}) {
 		got = append(got, string(w.uid))
 	}
