@@ -41,7 +41,7 @@ func TestMove(t *testing.T) {
 			p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "empty", MountPath: "/empty"}}
 		}),
 		sleeper("probed", func(p *v1.Pod) {
-			probe := &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}, PeriodSeconds: 1}
+			probe := &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}, PeriodSeconds: 1, TimeoutSeconds: 10}
 			p.Spec.Containers[0].ReadinessProbe, p.Spec.Containers[0].LivenessProbe, p.Spec.Containers[0].StartupProbe = probe, probe, probe
 		}),
 		sleeper("over", restart(v1.RestartPolicyNever), script("exit 0")))

@@ -13,6 +13,7 @@ func TestNormal(t *testing.T) {
 		"times":            {"Started: Mon, 30 Nov 2026 07:57:33 +0000, 2026-11-30T07:47:16.346721Z", "Started: TIME, TIME"},
 		"pods' addresses":  {"10.194.240.17 on 10.194.240.1", "POD-IP on 10.194.240.1"},
 		"durations":        {"pulled in 1.203s, 20ms; delay=0s timeout=10s", "pulled in DURATION, DURATION; delay=0s timeout=10s"},
+		"back-offs":        {"back-off 1m20s restarting", "back-off DURATION restarting"},
 		"made-up names":    {"web-5d4f8c7b9d-x2x4z daemon-abcde kube-api-access-9kjx2", "web-X daemon-X kube-api-access-X"},
 		"images are kept":  {"busybox@sha256:" + strings.Repeat("a", 64), "busybox@sha256:" + strings.Repeat("a", 64)},
 		"space at the end": {"a  ", "a"},
