@@ -43,6 +43,7 @@ func (jobs) Settled(context.Context, types.UID) error { return nil }
 
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	power := button{make(chan struct{})}
 	guard, err := shutdown.New(shutdown.Config{Notice: power, Pods: jobs{}, Periods: shutdown.Periods(30*time.Second, 10*time.Second)})
 	if err != nil {

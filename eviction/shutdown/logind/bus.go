@@ -1,0 +1,106 @@
+package logind
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+)
+
+const (
+	login   = "org.freedesktop.login1"
+	manager = "org.freedesktop.login1.Manager"
+	path    = dbus.ObjectPath("/org/freedesktop/login1")
+	member  = "PrepareForShutdown"
+)
+
+// systemd is the system bus.
+type systemd struct{ conn *dbus.Conn }
+
+func system(ctx context.Context) (bus, error) {
+	conn, err := dbus.ConnectSystemBus(dbus.WithContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return systemd{conn}, nil
+}
+
+func (s systemd) Close() error { return s.conn.Close() }
+
+func (s systemd) delay(ctx context.Context) (time.Duration, error) {
+	var usec dbus.Variant
+	call := s.conn.Object(login, path).CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, manager, "InhibitDelayMaxUSec")
+	if err := call.Store(&usec); err != nil {
+		return 0, err
+	}
+	n, ok := usec.Value().(uint64)
+	if !ok {
+		return 0, fmt.Errorf("InhibitDelayMaxUSec is a %T", usec.Value())
+	}
+	return time.Duration(min(n, 1<<53)) * time.Microsecond, nil
+}
+
+func (s systemd) reload(ctx context.Context) error {
+	return s.conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").
+		CallWithContext(ctx, "org.freedesktop.systemd1.Manager.KillUnit", 0, "systemd-logind.service", "all", int32(syscall.SIGHUP)).Err
+}
+
+func (s systemd) inhibit(ctx context.Context) (io.Closer, error) {
+	var fd dbus.UnixFD
+	call := s.conn.Object(login, path).CallWithContext(ctx, manager+".Inhibit", 0, "shutdown", "kubelet", "pods are to be ended first", "delay")
+	if err := call.Store(&fd); err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "inhibitor"), nil
+}
+
+// shutdowns ends with ctx or the connection.
+func (s systemd) shutdowns(ctx context.Context) (<-chan bool, error) {
+	err := s.conn.AddMatchSignalContext(ctx, dbus.WithMatchInterface(manager), dbus.WithMatchMember(member), dbus.WithMatchObjectPath(path))
+	if err != nil {
+		return nil, err
+	}
+	signals := make(chan *dbus.Signal, 16) // one that finds no room is dropped
+	s.conn.Signal(signals)
+	out := make(chan bool)
+	go func() { // ends when the connection is closed, which Watch does
+		defer close(out)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.conn.Context().Done():
+				return
+			case signal, ok := <-signals:
+				if !ok {
+					return
+				}
+				down, ok := about(signal)
+				if !ok {
+					continue
+				}
+				select {
+				case out <- down:
+				case <-ctx.Done():
+					return
+				case <-s.conn.Context().Done():
+					return
+				}
+			}
+		}
+	}()
+	return out, nil
+}
+
+// about is what a signal says; false for another one.
+func about(s *dbus.Signal) (down, ok bool) {
+	if s.Name != manager+"."+member || len(s.Body) == 0 {
+		return false, false
+	}
+	down, ok = s.Body[0].(bool)
+	return down, ok
+}
