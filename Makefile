@@ -16,7 +16,7 @@ ROUNDS ?= 2
 SEED ?= $(shell date +%s)
 SEEDS ?= 1
 
-.PHONY: help build test test-long check race vet lint fmt tidy cover bench bench-fakes bench-cluster bench-go bench-node bench-probe bench-pleg fuzz run clean-run bin/bed bin/bench bin/run bin/nodeagent chaos
+.PHONY: help build test test-long check race vet lint fmt tidy cover bench bench-fakes bench-cluster bench-go bench-node bench-probe bench-pleg fuzz run clean-run bin/bed bin/bench bin/run bin/nodeagent chaos chaos-cluster
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ test-long: ## what takes longer than a change may wait: agents over the process 
 chaos: ## disturb agent and containerd while pods come and go: SEED decides when and how, SEEDS says how many plans
 	cd test && go test ./chaos -count 1 -timeout 2h -v -run '^TestDisturbances$$' -seed $(SEED) -seeds $(SEEDS)
 
+chaos-cluster: bin/nodeagent ## the same on the cluster that is up, where the API server and the wire to it fail too
+	cd test && KUBELETKIT_CLUSTER=$(CURDIR)/.cluster KUBELETKIT_NODEAGENT=$(CURDIR)/bin/nodeagent go test -tags cluster ./chaos -count 1 -timeout 2h -v -run '^TestClusterDisturbances$$' -seed $(SEED) -seeds $(SEEDS)
+
 fuzz: ## each fuzz test for FUZZTIME
 	@set -eo pipefail; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -rn1 dirname | sort -u | while read -r dir; do \
 	  (cd $$dir && go test -list '^Fuzz' . | grep '^Fuzz' | while read -r f; do \
@@ -98,13 +101,14 @@ clean-run: bin/run ## remove all that `make run` made
 # are merged into OUT. A and B are the files to compare; the table also goes into its place in README.md.
 AGENT ?= kubelet
 FOCUS ?= \[Conformance\]
+NODEFOCUS ?= \[NodeConformance\]
 SKIP ?= \[Serial\]|\[Disruptive\]
 PROCS ?= 6
 OUT ?= test/conformance/$(AGENT).tsv
 A ?= test/conformance/baseline-kubelet.tsv
 B ?= test/conformance/nodeagent.tsv
 
-.PHONY: cluster cluster-down conformance conformance-report bin/cluster
+.PHONY: cluster cluster-down conformance conformance-node conformance-report bin/cluster
 
 cluster: bin/cluster bin/nodeagent ## a Kubernetes of one node with AGENT=kubelet or nodeagent; prints how to reach it
 	@bin/cluster up -agent $(AGENT)
@@ -114,6 +118,9 @@ cluster-down: bin/cluster ## remove all that `make cluster` made
 
 conformance: bin/cluster bin/nodeagent ## upstream's specs on a cluster: AGENT, FOCUS, SKIP, PROCS, OUT
 	@bin/cluster conformance -agent $(AGENT) -focus '$(FOCUS)' -skip '$(SKIP)' -procs $(PROCS) -out $(OUT)
+
+conformance-node: bin/cluster bin/nodeagent ## upstream's specs that look at the node itself, from e2e_node.test
+	@bin/cluster conformance -suite node -agent $(AGENT) -focus '$(NODEFOCUS)' -skip '$(SKIP)' -procs $(PROCS) -out test/conformance/node-$(AGENT).tsv
 
 conformance-report: bin/cluster ## totals of A, and where B differs from it
 	@bin/cluster report -a '$(A)' -b '$(B)' -document README.md

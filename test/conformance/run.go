@@ -23,6 +23,7 @@ type Config struct {
 	Focus string        // regular expression of the specs to run; empty: all
 	Skip  string        // and of those among them not to run; empty: none
 	Procs int           // specs at once; 0 means 6
+	Node  *NodeSuite    // run e2e_node.test on this node; nil: run e2e.test
 	Limit time.Duration // after this the specs that run are stopped and no other begins; 0 means three hours
 	Log   io.Writer     // gets the output of ginkgo too; nil: it is only in Dir
 }
@@ -41,11 +42,20 @@ func Run(ctx context.Context, cfg Config) ([]Row, error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(ctx, filepath.Join(cfg.Bin, "ginkgo"), arguments(cfg)...)
+	args, path := arguments(cfg), cfg.Bin
+	if cfg.Node != nil {
+		undo, err := cfg.Node.prepare(cfg.Dir)
+		if err != nil {
+			return nil, err
+		}
+		defer undo()
+		args, path = cfg.Node.arguments(cfg), filepath.Join(cfg.Dir, "bin")+":"+path
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(cfg.Bin, "ginkgo"), args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cleans up, and reports what it has
 	cmd.WaitDelay = 5 * time.Minute
 	cmd.Dir = cfg.Dir
-	cmd.Env = append(os.Environ(), "PATH="+cfg.Bin+":"+os.Getenv("PATH"), "KUBECONFIG="+cfg.Kubeconfig)
+	cmd.Env = append(os.Environ(), "PATH="+path+":"+os.Getenv("PATH"), "KUBECONFIG="+cfg.Kubeconfig)
 	cmd.Stdout = log
 	if cfg.Log != nil {
 		cmd.Stdout = io.MultiWriter(log, cfg.Log)
@@ -71,13 +81,7 @@ func arguments(cfg Config) []string {
 		"--keep-going",
 		"--timeout=" + cmp.Or(cfg.Limit, 3*time.Hour).String(),
 	}
-	if cfg.Focus != "" {
-		args = append(args, "--focus="+cfg.Focus)
-	}
-	if cfg.Skip != "" {
-		args = append(args, "--skip="+cfg.Skip)
-	}
-	return append(args, filepath.Join(cfg.Bin, "e2e.test"), "--",
+	return append(append(args, selection(cfg)...), filepath.Join(cfg.Bin, "e2e.test"), "--",
 		"-kubeconfig="+cfg.Kubeconfig,
 		"-provider=skeleton",
 		"-report-dir="+cfg.Dir,
@@ -86,4 +90,15 @@ func arguments(cfg Config) []string {
 		"-dns-domain=cluster.local",
 		"-num-nodes=1",
 	)
+}
+
+// selection are the arguments that say which specs are run.
+func selection(cfg Config) (args []string) {
+	if cfg.Focus != "" {
+		args = append(args, "--focus="+cfg.Focus)
+	}
+	if cfg.Skip != "" {
+		args = append(args, "--skip="+cfg.Skip)
+	}
+	return args
 }

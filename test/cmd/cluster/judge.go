@@ -20,15 +20,19 @@ func judge(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	focus := flags.String("focus", `\[Conformance\]`, "specs to run")
 	skip := flags.String("skip", `\[Serial\]|\[Disruptive\]`, "specs not to run")
 	procs := flags.Int("procs", 6, "specs at once")
+	suite := flags.String("suite", "e2e", "e2e, or node for the specs that only e2e_node.test has")
 	out := flags.String("out", "", "file that the rows are merged into; empty: none")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *suite != "e2e" && *suite != "node" {
+		return fmt.Errorf("-suite %q: there are e2e and node", *suite)
 	}
 	c, a, err := n.open()
 	if err != nil {
 		return err
 	}
-	rows, err := judgements(ctx, c, a, *n.program, conformance.Config{Focus: *focus, Skip: *skip, Procs: *procs})
+	rows, err := judgements(ctx, c, a, *n.program, *suite == "node", conformance.Config{Focus: *focus, Skip: *skip, Procs: *procs})
 	if err != nil {
 		return err
 	}
@@ -58,7 +62,7 @@ func keep(file string, rows []conformance.Row) error {
 }
 
 // judgements are the rows of a run; for an agent that cannot join, one row that says so.
-func judgements(ctx context.Context, c *cluster.Cluster, a cluster.Agent, program string, cfg conformance.Config) ([]conformance.Row, error) {
+func judgements(ctx context.Context, c *cluster.Cluster, a cluster.Agent, program string, onNode bool, cfg conformance.Config) ([]conformance.Row, error) {
 	err := cluster.CanJoin(ctx, a, program)
 	if errors.Is(err, cluster.ErrCannotJoin) {
 		return []conformance.Row{{Result: conformance.CannotJoin, Name: string(a), Failure: err.Error()}}, nil
@@ -66,16 +70,39 @@ func judgements(ctx context.Context, c *cluster.Cluster, a cluster.Agent, progra
 	if err != nil {
 		return nil, err
 	}
-	if err := cluster.EnsurePrograms(ctx, os.Stderr, cluster.JudgePrograms()...); err != nil {
+	programs := cluster.JudgePrograms()
+	if onNode {
+		programs = []string{"ginkgo", "e2e_node.test"}
+	}
+	if err := cluster.EnsurePrograms(ctx, os.Stderr, programs...); err != nil {
 		return nil, err
 	}
 	if err := c.Up(ctx, a); err != nil {
 		return nil, err
 	}
+	if onNode {
+		if cfg.Node, err = nodeSuite(ctx, c, a); err != nil {
+			return nil, err
+		}
+	}
 	cfg.Bin, cfg.Kubeconfig = bed.BinDir(), c.Kubeconfig()
 	cfg.Dir = filepath.Join(c.Dir(), "conformance")
 	fmt.Fprintf(os.Stderr, "cluster: running specs; follow them in %s\n", filepath.Join(cfg.Dir, "log"))
 	return conformance.Run(ctx, cfg)
+}
+
+// nodeSuite is the node of a cluster that is up, and makes a token of an administrator.
+func nodeSuite(ctx context.Context, c *cluster.Cluster, a cluster.Agent) (*conformance.NodeSuite, error) {
+	const account = "kube-system:default"
+	_, err := c.Kubectl(ctx, "create", "clusterrolebinding", "judge", "--clusterrole=cluster-admin", "--serviceaccount="+account)
+	if err != nil && !strings.Contains(err.Error(), "already exists") {
+		return nil, err
+	}
+	token, err := c.Kubectl(ctx, "create", "token", "default", "--namespace=kube-system", "--duration=12h")
+	return &conformance.NodeSuite{
+		Host: "https://" + c.APIServer(), Token: strings.TrimSpace(token), Name: cluster.NodeName, Runtime: c.Endpoint(),
+		Root: c.Path("kubelet"), PIDFile: c.Path("pids", string(a)), Log: c.AgentLog(a),
+	}, err
 }
 
 // report compares two files of rows, and keeps the table in a document.

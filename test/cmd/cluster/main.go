@@ -23,7 +23,7 @@ const usage = `usage: cluster COMMAND [FLAG...]
   up           [-agent kubelet|nodeagent]  build and start everything, wait until the node is Ready
   down                                     remove all of it
   build        [PROGRAM...]                build programs into the user's cache (default: all)
-  conformance  [-agent A] [-focus R] [-skip R] [-procs N] [-out F.tsv]
+  conformance  [-agent A] [-focus R] [-skip R] [-procs N] [-suite e2e|node] [-out F.tsv]
                                            run upstream's specs on the cluster, one row a spec
   report       [-a F.tsv] [-b F.tsv]       totals of one run, and row by row where two differ
   registry     -dir D -listen ADDR [-login USER:PASSWORD]
