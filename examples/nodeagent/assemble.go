@@ -113,6 +113,10 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 			}
 		},
 	})
+	figures := one(&b, stats.New, stats.Config{
+		Node: o.nodeName, RootDir: o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, Engine: engine, Pods: roster.Pods, Observe: obs("stats"),
+	})
+	guard := newGuards(&b, o, guarded{engine, images, dead, figures, &roster, m.kickNode}, obs, log)
 	health := one(&b, probes.New, probes.Config{Exec: engine, GRPC: grpcprobe.Check, HostIPs: hosts, Changed: roster.Wake, Observe: obs("probe")})
 	statuses := one(&b, status.New, status.Config{Sink: m.statusSink(log), Observe: obs("status")})
 	sources := m.sources(&b, o, obs("staticpod"))
@@ -123,6 +127,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Sources: sources, Runtime: pods, Sink: statuses, Volumes: volumes,
 		Probes: health, States: pods.Over(lifecycle), Roster: &roster,
 		Admit: []syncloop.Admitter{
+			guard.evictor,
 			admit.Sysctls{Unsafe: o.kubelet.AllowedUnsafeSysctls},
 			admit.Platform{Node: m.nodeObject},
 			admit.Fit{Node: m.nodeObject, Fresh: m.freshNode()},
@@ -132,8 +137,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Sweepers: []syncloop.Sweeper{volumes, pods},
 		HostIPs:  hosts, RuntimeName: watch.Name, Resync: o.kubelet.SyncFrequency.Duration, Observe: obs("syncloop"),
 	})
-	figures := one(&b, stats.New, stats.Config{Node: o.nodeName, RootDir: o.flags.RootDir, Engine: engine, Pods: roster.Pods, Observe: obs("stats")})
-	m.report(&b, o, membership{&roster, statuses, engine, figures, func() error {
+	m.report(&b, o, membership{&roster, statuses, engine, figures, guard.pressure, func() error {
 		if err := lifecycle.Healthy(); err != nil {
 			return fmt.Errorf("PLEG is not healthy: %w", err)
 		}
@@ -146,14 +150,16 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	// What looks at them from outside.
 	api := server.Config{
 		Pods: &roster, Running: pods, Logs: pods, Streams: stream.Proxy{URLs: engine, Pods: pods}, Timeline: journal,
-		Metrics: map[string]http.Handler{"/metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
+		Metrics: map[string]http.Handler{
+			"/metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), "/metrics/resource": figures.ResourceMetrics(),
+		},
 		Health:  map[string]func() error{"syncloop": loop.Healthy, "pleg": lifecycle.Healthy, "runtime": watch.Healthy},
 		Summary: figures.Summary, Configz: map[string]any{"kubeletconfig": o.kubelet}, Observe: obs("server"),
 	}
 	if !value(o.kubelet.EnableDebuggingHandlers) {
 		api.Running, api.Logs, api.Streams, api.Timeline = nil, nil, nil, nil
 	}
-	guards := append([]runner{dead, notifier{}}, fronts(&b, o, m, api, log)...)
+	above := append(append([]runner{dead, notifier{}}, guard.runners()...), fronts(&b, o, m, api, log)...)
 	if b.err != nil {
 		return b.err
 	}
@@ -162,9 +168,9 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	return layers(ctx,
 		append([]runner{watch}, m.ground(o)...),
 		append([]runner{statuses}, m.reports()...),
-		[]runner{lifecycle, health, volumes},
+		[]runner{lifecycle, health, volumes, figures},
 		[]runner{loop},
-		guards,
+		above,
 	)
 }
 

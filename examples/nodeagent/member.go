@@ -95,6 +95,7 @@ type membership struct {
 	statuses *status.Manager
 	engine   *cri.Engine
 	stats    *stats.Collector
+	pressure func() []v1.NodeConditionType
 	pleg     func() error // why it cannot be trusted
 }
 
@@ -140,7 +141,7 @@ func setters(b *build, o *options, p membership) []nodestatus.Setter {
 		nodestatus.DaemonEndpoints(o.kubelet.Port),
 		nodestatus.Images(p.engine.ListImages, int(value(o.kubelet.NodeStatusMaxImages))),
 		engine.SetNode,
-		nodestatus.Pressure(nil),
+		nodestatus.Pressure(p.pressure),
 		nodestatus.Ready(engine.Up, p.pleg, engine.Ready, engine.Network),
 	}
 }

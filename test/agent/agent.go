@@ -74,7 +74,8 @@ func New(tb testing.TB, endpoint string, flags ...string) *Agent {
 		"--pod-manifest-path=" + a.Manifests, "--root-dir=" + a.Root,
 		"--pod-logs-dir=" + a.Logs, "--container-logs-dir=" + a.Links,
 		"--hostname-override=" + Node, "--address=127.0.0.1", "--port=" + strconv.Itoa(a.port),
-		"--fail-cgroupv1=false", "--fail-swap-on=false", "--healthz-port=0", // whatever machine this is, and who else is on it
+		"--fail-cgroupv1=false", "--fail-swap-on=false", "--healthz-port=0",
+		"--eviction-hard=memory.available<1%,nodefs.available<1%,imagefs.available<1%", "--image-gc-high-threshold=100", // whatever machine this is, and who else is on it
 	}, flags...)
 	tb.Cleanup(func() {
 		a.Kill()

@@ -67,6 +67,19 @@ func sorted(table map[string]string) (out []Field) {
 // honoured is the one list of fields that have an effect, and what that is.
 func honoured() map[string]string {
 	return map[string]string{
+		"containerLogMaxSize":              "size at which a log file is rotated",
+		"containerLogMaxFiles":             "log files that are kept of a container",
+		"containerLogMaxWorkers":           "logs rotated at a time",
+		"containerLogMonitorInterval":      "time between two looks at the sizes of logs",
+		"imageMinimumGCAge":                "unused images younger than this stay",
+		"imageMaximumGCAge":                "unused images older than this go; 0: age alone is no reason",
+		"imageGCHighThresholdPercent":      "disk use at which images are removed",
+		"imageGCLowThresholdPercent":       "disk use down to which images are removed",
+		"evictionSoft":                     "thresholds at which pods are evicted after a while",
+		"evictionSoftGracePeriod":          "how long a soft threshold must be crossed",
+		"evictionMinimumReclaim":           "how far beyond a threshold is reclaimed",
+		"evictionPressureTransitionPeriod": "how long pressure is reported after it ended",
+		"evictionMaxPodGracePeriod":        "longest grace of a pod evicted for a soft threshold",
 		// Server.
 		"enableServer":                               "false: nothing is served",
 		"address":                                    "address to serve on",
@@ -133,7 +146,7 @@ func honoured() map[string]string {
 		"kubeReserved":                 "resources kept for the agent",
 		"failSwapOn":                   "swap on the host is an error",
 		"failCgroupV1":                 "cgroup v1 on the host is an error",
-		"evictionHard":                 "kept back from what is allocatable; pods are not evicted yet",
+		"evictionHard":                 "thresholds at which pods are evicted at once; kept back from what is allocatable",
 		"mergeDefaultEvictionSettings": "hard thresholds that are not given keep their defaults",
 		// Of every API object.
 		"kind":       "what the file is",

@@ -11,21 +11,10 @@ func ignored() map[string]string {
 		memoryQoS = "memory.min, memory.low and memory.high are not set"
 	)
 	return map[string]string{
-		"containerLogMaxSize":                 "log files are not rotated yet",
-		"containerLogMaxFiles":                "log files are not rotated yet",
 		"volumePluginDir":                     "there are no exec plugins for volumes",
-		"imageMinimumGCAge":                   "images are not removed yet",
-		"imageMaximumGCAge":                   "images are not removed yet",
-		"imageGCHighThresholdPercent":         "images are not removed yet",
-		"imageGCLowThresholdPercent":          "images are not removed yet",
 		"enforceNodeAllocatable":              "allocatable is told to schedulers and not enforced by a cgroup yet",
 		"cgroupDriver":                        "the runtime says which one it is",
 		"cgroupRoot":                          "the runtime's cgroups are used as they are",
-		"evictionSoft":                        "pods are not evicted yet",
-		"evictionSoftGracePeriod":             "pods are not evicted yet",
-		"evictionMinimumReclaim":              "pods are not evicted yet",
-		"evictionPressureTransitionPeriod":    "pods are not evicted yet",
-		"evictionMaxPodGracePeriod":           "pods are not evicted yet",
 		"shutdownGracePeriod":                 "a shutdown of the machine is not noticed yet",
 		"shutdownGracePeriodCriticalPods":     "a shutdown of the machine is not noticed yet",
 		"shutdownGracePeriodByPodPriority":    "a shutdown of the machine is not noticed yet",
@@ -58,8 +47,6 @@ func ignored() map[string]string {
 		"volumeStatsAggPeriod":                      "use of volumes is looked up when it is asked for",
 		"localStorageCapacityIsolation":             "ephemeral storage is always counted",
 
-		"containerLogMaxWorkers":                     "log files are not rotated yet",
-		"containerLogMonitorInterval":                "log files are not rotated yet",
 		"crashLoopBackOff.maxContainerRestartPeriod": "the longest wait between restarts is 5 min",
 
 		"kubeletCgroups":               cgroups,

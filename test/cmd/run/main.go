@@ -118,7 +118,8 @@ func (d *demo) startAgent(ctx context.Context, port int) (*exec.Cmd, error) {
 		"--root-dir="+d.path("nodeagent"),
 		"--pod-logs-dir="+d.path("logs"),
 		"--address=127.0.0.1",
-		"--fail-cgroupv1=false", "--fail-swap-on=false", "--healthz-port=0", // whatever machine this is, and who else is on it
+		"--fail-cgroupv1=false", "--fail-swap-on=false", "--healthz-port=0",
+		"--eviction-hard=memory.available<1%,nodefs.available<1%,imagefs.available<1%", "--image-gc-high-threshold=100", // whatever machine this is, and who else is on it
 		"--port="+strconv.Itoa(port))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
