@@ -16,7 +16,7 @@ ROUNDS ?= 2
 SEED ?= $(shell date +%s)
 SEEDS ?= 1
 
-.PHONY: help build test test-long check race vet lint fmt tidy cover bench bench-fakes bench-cluster bench-go bench-node bench-probe bench-pleg fuzz run clean-run bin/bed bin/bench bin/run bin/nodeagent chaos chaos-cluster
+.PHONY: help build test test-long check race vet lint fmt tidy cover bench bench-fakes bench-cluster bench-go bench-node bench-probe bench-pleg mutants fuzz run clean-run bin/bed bin/bench bin/run bin/nodeagent chaos chaos-cluster
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ bench-probe: ## ten thousand probes on one schedule, beside a goroutine for each
 
 bench-pleg: ## events and listings of 500 pods at rest
 	go test -run '^$$' -bench . -benchtime 1x ./pleg
+
+mutants: ## twenty deliberate faults, each of which the tests must catch
+	cd test && go test -count=1 -timeout 90m -v -run EveryMutant ./mutants -try
 
 test-long: ## what takes longer than a change may wait: agents over the process engine, killed in fifty histories
 	go test -race -timeout 60m ./runtime/process ./examples/standalone -run Killed -kill-seeds 50
