@@ -75,7 +75,8 @@ func (b *builder) all() []image {
 		{[]string{e2e + "glibc-dns-testing:2.1.1"}, b.dnsTesting(), shell},
 		{[]string{e2e + "nonroot:1.5"}, b.busybox(), nonroot},
 		{[]string{e2e + "nonewprivs:1.4"}, b.noNewPrivileges(), entry("/usr/local/bin/nnp")},
-		{[]string{e2e + "perl:5.26"}, b.perl(), config{Env: env, Cmd: []string{"perl"}}},
+		{[]string{e2e + "ipc-utils:1.4"}, b.host("ipcs"), shell},
+		{[]string{e2e + "perl:5.26"}, b.host("perl"), config{Env: env, Cmd: []string{"perl"}}},
 		{[]string{e2e + "resource-consumer:1.14"}, b.with(b.busybox(), "resource-consumer", "consumer", "consume-cpu", "consume-cpu"), entry("/consumer")},
 		{[]string{e2e + "kitten:1.8"}, b.pet("kitten"), entry("/agnhost", "test-webserver")},
 		{[]string{e2e + "nautilus:1.8"}, b.pet("nautilus"), entry("/agnhost", "test-webserver")},
@@ -208,9 +209,10 @@ func (b *builder) noNewPrivileges() rootFS {
 	return root
 }
 
-func (b *builder) perl() rootFS {
+// host is busybox with a program of this machine.
+func (b *builder) host(program string) rootFS {
 	root := b.busybox()
-	b.addHost(root, "perl")
+	b.addHost(root, program)
 	return root
 }
 
