@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,6 +124,13 @@ func TestRunForgetsPodsThatAreNoMore(t *testing.T) {
 	c, p, put := lodging(t)
 	put("VOL~empty-dir/scratch/one", 1)
 	synctest.Test(t, func(t *testing.T) {
+		var gone atomic.Bool
+		c.cfg.Pods = func() []*v1.Pod {
+			if gone.Load() {
+				return nil
+			}
+			return []*v1.Pod{p}
+		}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- c.Run(ctx) }()
@@ -130,7 +138,7 @@ func TestRunForgetsPodsThatAreNoMore(t *testing.T) {
 		if _, ok := c.room(p.UID); !ok {
 			t.Error("it was not measured")
 		}
-		c.cfg.Pods = func() []*v1.Pod { return nil }
+		gone.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if _, ok := c.room(p.UID); ok {
