@@ -11,79 +11,14 @@ import (
 
 // Requests is what a pod takes of a node: the sum of its containers or, where that is more, what its init containers
 // need one after the other beside the sidecars started before; replaced by requests of the pod itself; plus overhead.
-func Requests(pod *v1.Pod) v1.ResourceList {
-	sum := aggregate(pod, func(c *v1.Container) v1.ResourceList { return c.Resources.Requests })
-	if pod.Spec.Resources != nil {
-		override(sum, pod.Spec.Resources.Requests)
-	}
-	add(sum, pod.Spec.Overhead)
-	return sum
-}
-
-// limits is the same of limits. Overhead adds to a limit, and makes none.
-func limits(pod *v1.Pod) v1.ResourceList {
-	sum := aggregate(pod, func(c *v1.Container) v1.ResourceList { return c.Resources.Limits })
-	if pod.Spec.Resources != nil {
-		override(sum, pod.Spec.Resources.Limits)
-	}
-	for name, q := range pod.Spec.Overhead {
-		if _, limited := sum[name]; limited {
-			add(sum, v1.ResourceList{name: q})
-		}
-	}
-	return sum
-}
-
-func aggregate(pod *v1.Pod, of func(*v1.Container) v1.ResourceList) v1.ResourceList {
-	sum, sidecars, initPeak := v1.ResourceList{}, v1.ResourceList{}, v1.ResourceList{}
-	for i := range pod.Spec.Containers {
-		add(sum, of(&pod.Spec.Containers[i]))
-	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		if plan.InitKind(c) == plan.Sidecar {
-			add(sum, of(c))
-			add(sidecars, of(c))
-			continue
-		}
-		during := sidecars.DeepCopy()
-		add(during, of(c))
-		raise(initPeak, during)
-	}
-	raise(sum, initPeak)
-	return sum
-}
-
-func add(sum, more v1.ResourceList) {
-	for name, q := range more {
-		was := sum[name].DeepCopy()
-		was.Add(q)
-		sum[name] = was
-	}
-}
-
-func raise(to, other v1.ResourceList) {
-	for name, q := range other {
-		if was, ok := to[name]; !ok || q.Cmp(was) > 0 {
-			to[name] = q.DeepCopy()
-		}
-	}
-}
-
-func override(sum, podLevel v1.ResourceList) {
-	for name, q := range podLevel {
-		if podspec.PodLevel(name) {
-			sum[name] = q.DeepCopy()
-		}
-	}
-}
+func Requests(pod *v1.Pod) v1.ResourceList { return podspec.Requests(pod) }
 
 // Resizing says that a container runs with other sizes than the pod's spec has.
 func Resizing(pod *v1.Pod, seen runtime.Pod) bool { return plan.Resizing(pod, seen) }
 
 // setResources tells what the pod as a whole was given.
 func setResources(s *v1.PodStatus, pod *v1.Pod) {
-	requests, limits := Requests(pod), limits(pod)
+	requests, limits := Requests(pod), podspec.Limits(pod)
 	if len(requests) > 0 {
 		s.AllocatedResources = requests
 	}

@@ -1,0 +1,72 @@
+package podspec
+
+import v1 "k8s.io/api/core/v1"
+
+// Requests is what a pod takes of a node: the sum of its containers or, where that is more, what its init containers
+// need one after the other beside the sidecars started before; replaced by requests of the pod itself; plus overhead.
+func Requests(pod *v1.Pod) v1.ResourceList {
+	sum := aggregate(pod, func(c *v1.Container) v1.ResourceList { return c.Resources.Requests })
+	if pod.Spec.Resources != nil {
+		override(sum, pod.Spec.Resources.Requests)
+	}
+	add(sum, pod.Spec.Overhead)
+	return sum
+}
+
+// Limits are the same of limits. Overhead adds to a limit, and makes none.
+func Limits(pod *v1.Pod) v1.ResourceList {
+	sum := aggregate(pod, func(c *v1.Container) v1.ResourceList { return c.Resources.Limits })
+	if pod.Spec.Resources != nil {
+		override(sum, pod.Spec.Resources.Limits)
+	}
+	for name, q := range pod.Spec.Overhead {
+		if _, limited := sum[name]; limited {
+			add(sum, v1.ResourceList{name: q})
+		}
+	}
+	return sum
+}
+
+func aggregate(pod *v1.Pod, of func(*v1.Container) v1.ResourceList) v1.ResourceList {
+	sum, sidecars, initPeak := v1.ResourceList{}, v1.ResourceList{}, v1.ResourceList{}
+	for i := range pod.Spec.Containers {
+		add(sum, of(&pod.Spec.Containers[i]))
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			add(sum, of(c))
+			add(sidecars, of(c))
+			continue
+		}
+		during := sidecars.DeepCopy()
+		add(during, of(c))
+		raise(initPeak, during)
+	}
+	raise(sum, initPeak)
+	return sum
+}
+
+func add(sum, more v1.ResourceList) {
+	for name, q := range more {
+		was := sum[name].DeepCopy()
+		was.Add(q)
+		sum[name] = was
+	}
+}
+
+func raise(to, other v1.ResourceList) {
+	for name, q := range other {
+		if was, ok := to[name]; !ok || q.Cmp(was) > 0 {
+			to[name] = q.DeepCopy()
+		}
+	}
+}
+
+func override(sum, podLevel v1.ResourceList) {
+	for name, q := range podLevel {
+		if PodLevel(name) {
+			sum[name] = q.DeepCopy()
+		}
+	}
+}

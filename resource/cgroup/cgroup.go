@@ -1,0 +1,234 @@
+package cgroup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/observe"
+)
+
+// Config describes a Tree. Every field works at zero.
+type Config struct {
+	Mount   string // where cgroups are mounted; empty: /sys/fs/cgroup
+	Root    string // the cgroup, there already, in which kubepods lies; empty: the root of all
+	Systemd bool   // names are those of slices, as an engine wants them that has systemd make its cgroups
+
+	PodPids int64         // processes and threads of one pod; 0: any number
+	NoQuota bool          // CPU limits are not enforced
+	Period  time.Duration // of CPU limits; 0: 100 ms
+
+	Allocatable func() v1.ResourceList // what all pods together may use (cpu, memory, pids, huge pages); nil: all there is
+	Pods        func() []*v1.Pod       // those that hold resources now; nil: the burstable together weigh next to nothing
+	Interval    time.Duration          // between two rounds of Run; 0: a minute
+
+	Observe observe.To
+}
+
+// Tree keeps the cgroups of pods.
+type Tree struct {
+	cfg   Config
+	files files
+	log   *slog.Logger
+	kick  chan struct{}
+
+	mu sync.Mutex // one change of the tree at a time
+}
+
+// New makes a Tree at rest.
+func New(cfg Config) (*Tree, error) {
+	cfg.Mount = cmp.Or(cfg.Mount, "/sys/fs/cgroup")
+	cfg.Period = cmp.Or(cfg.Period, 100*time.Millisecond)
+	cfg.Interval = cmp.Or(cfg.Interval, time.Minute)
+	if cfg.Period < time.Millisecond || cfg.Period > time.Second {
+		return nil, fmt.Errorf("cgroup: a period of CPU limits of %v; it must be between 1ms and 1s", cfg.Period)
+	}
+	if cfg.Pods == nil {
+		cfg.Pods = func() []*v1.Pod { return nil }
+	}
+	root := path.Clean("/" + cfg.Root)
+	if strings.Contains(root, "_") && cfg.Systemd {
+		return nil, fmt.Errorf("cgroup: root %s: systemd's names cannot have an underscore", root)
+	}
+	return &Tree{cfg: cfg, files: openFiles(cfg.Mount, root), log: cfg.Observe.Logger(), kick: make(chan struct{}, 1)}, nil
+}
+
+func (t *Tree) at(n name) string { return n.path(t.cfg.Systemd) }
+
+// Check makes the tree without pods, and says why that cannot be: without the right to, or without a cgroup file system,
+// pods have no cgroups.
+func (t *Tree) Check() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.frame(t.cfg.Pods())
+}
+
+// frame makes the cgroup of all pods and of the classes, and gives them what they are to have.
+func (t *Tree) frame(pods []*v1.Pod) error {
+	if err := t.files.usable(); err != nil {
+		return err
+	}
+	for _, n := range tiers() {
+		v := values{}
+		switch class := n[len(n)-1]; {
+		case class != kubepods:
+			v = tierValues(class, pods)
+		case t.cfg.Allocatable != nil:
+			v = rootValues(t.cfg.Allocatable())
+		}
+		if err := t.files.make(t.at(n)); err != nil {
+			return err
+		}
+		if err := t.files.set(t.at(n), v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Parent is the cgroup of a pod as engines want to be told where a sandbox goes: a path, with systemd the name of a slice.
+func (t *Tree) Parent(pod *v1.Pod) string {
+	n := tier(classOf(pod)).pod(pod.UID)
+	if t.cfg.Systemd {
+		return n.slice()
+	}
+	return path.Join(t.files.root, n.path(false))
+}
+
+// Ensure makes the cgroup of a pod, or gives the one that is there what it lacks: nothing becomes less.
+func (t *Tree) Ensure(_ context.Context, pod *v1.Pod) error {
+	return t.change(pod, true)
+}
+
+// Shrink takes from the cgroup of a pod what it has too much. The kernel may refuse to take memory that is in use.
+func (t *Tree) Shrink(_ context.Context, pod *v1.Pod) error {
+	return t.change(pod, false)
+}
+
+func (t *Tree) change(pod *v1.Pod, onlyMore bool) error {
+	if err := checkUID(pod.UID); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	in := tier(classOf(pod))
+	if !t.files.exists(t.at(in)) {
+		if err := t.frame(t.cfg.Pods()); err != nil {
+			return err
+		}
+	}
+	at, wants := t.at(in.pod(pod.UID)), t.cfg.podValues(pod)
+	if onlyMore && t.files.exists(at) {
+		has, err := t.files.has(at)
+		if err != nil {
+			return err
+		}
+		wants = raised(has, wants)
+	}
+	if err := t.files.make(at); err != nil {
+		return err
+	}
+	if err := t.files.set(at, wants); err != nil {
+		return err
+	}
+	t.changed()
+	return nil
+}
+
+func (t *Tree) changed() {
+	select {
+	case t.kick <- struct{}{}:
+	default:
+	}
+}
+
+// checkUID refuses a uid that would lead out of the tree.
+func checkUID(uid types.UID) error {
+	if uid == "" || strings.ContainsAny(string(uid), "/\x00") {
+		return fmt.Errorf("uid %q cannot name a cgroup", uid)
+	}
+	return nil
+}
+
+// Remove kills what is left in the cgroup of a pod, and removes it. One that does not exist is no error.
+func (t *Tree) Remove(ctx context.Context, uid types.UID) error {
+	if err := checkUID(uid); err != nil {
+		return err
+	}
+	var errs []error
+	for _, in := range tiers() {
+		if err := t.files.remove(ctx, t.at(in.pod(uid))); err != nil {
+			errs = append(errs, fmt.Errorf("cgroup of pod %s: %w", uid, err))
+		}
+	}
+	t.changed()
+	return errors.Join(errs...)
+}
+
+// Sweep removes cgroups of pods that are no more.
+func (t *Tree) Sweep(ctx context.Context, keep func(types.UID) bool) error {
+	var errs []error
+	for _, in := range tiers() {
+		for _, folder := range t.files.list(t.at(in)) {
+			uid, ok := in.podOf(folder, t.cfg.Systemd)
+			if !ok || keep(uid) {
+				continue
+			}
+			t.log.Info("a cgroup that was left over is removed", "uid", string(uid))
+			errs = append(errs, t.files.remove(ctx, path.Join(t.at(in), folder)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Run keeps the values of the classes and of all pods together right, and those of pods in case somebody has written over
+// them, until ctx ends.
+func (t *Tree) Run(ctx context.Context) error {
+	tick := time.NewTicker(t.cfg.Interval)
+	defer tick.Stop()
+	for {
+		if err := t.round(); err != nil && ctx.Err() == nil {
+			t.log.Warn("cgroups were not all given their values; next try at the next round", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-t.kick:
+			select { // many changes at once are one round
+			case <-ctx.Done():
+				return nil
+			case <-time.After(time.Second):
+			}
+		}
+	}
+}
+
+func (t *Tree) round() error {
+	pods := t.cfg.Pods()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	errs := []error{t.frame(pods)}
+	for _, p := range pods {
+		at := t.at(tier(classOf(p)).pod(p.UID))
+		if !t.files.exists(at) {
+			continue
+		}
+		has, err := t.files.has(at)
+		if err == nil {
+			err = t.files.set(at, raised(has, t.cfg.podValues(p)))
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return err == nil })...)
+}

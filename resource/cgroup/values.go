@@ -1,0 +1,167 @@
+package cgroup
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
+)
+
+// values of a cgroup. Unlimited is no limit; zero leaves what is there.
+type values struct {
+	shares    int64 // as cgroup v1 has them
+	quota     int64 // microseconds of CPU in each period
+	period    int64 // microseconds
+	memory    int64 // bytes
+	pids      int64 // processes and threads
+	hugepages map[string]int64
+}
+
+const unlimited = -1
+
+// Limits of the kernel.
+const (
+	minShares = 2
+	maxShares = 262144
+	minQuota  = 1000 // microseconds
+)
+
+func shares(cpu *resource.Quantity) int64 {
+	return min(max(cpu.MilliValue()*1024/1000, minShares), maxShares)
+}
+
+// weight is how cgroup v2 says shares.
+func weight(shares int64) int64 { return 1 + (shares-minShares)*9999/(maxShares-minShares) }
+
+// unweight is the least number of shares that has this weight.
+func unweight(weight int64) int64 {
+	return minShares + ((weight-1)*(maxShares-minShares)+9998)/9999
+}
+
+func quota(cpu *resource.Quantity, period int64) int64 {
+	return max(cpu.MilliValue()*period/1000, minQuota)
+}
+
+// classOf is the class that was told of a pod, else that of its spec: it never changes while the pod lives.
+func classOf(pod *v1.Pod) v1.PodQOSClass {
+	if pod.Status.QOSClass != "" {
+		return pod.Status.QOSClass
+	}
+	return podspec.QOS(pod)
+}
+
+// podValues are what a pod's cgroup is to have. A limit is one only if all containers have it, or the pod as a whole.
+func (c *Config) podValues(pod *v1.Pod) values {
+	v := values{shares: minShares, quota: unlimited, period: c.Period.Microseconds(), memory: unlimited, pids: unlimited}
+	if c.PodPids > 0 {
+		v.pids = c.PodPids
+	}
+	requests, limits := podspec.Requests(pod), podspec.Limits(pod)
+	v.hugepages = hugepages(requests)
+	if classOf(pod) == v1.PodQOSBestEffort {
+		return v
+	}
+	v.shares = shares(requests.Cpu())
+	if !c.NoQuota && limited(pod, v1.ResourceCPU) {
+		v.quota = quota(limits.Cpu(), v.period)
+	}
+	if limited(pod, v1.ResourceMemory) {
+		v.memory = limits.Memory().Value()
+	}
+	return v
+}
+
+func limited(pod *v1.Pod, r v1.ResourceName) bool {
+	if pod.Spec.Resources != nil {
+		if q := pod.Spec.Resources.Limits[r]; !q.IsZero() {
+			return true
+		}
+	}
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if q := list[i].Resources.Limits[r]; q.IsZero() {
+				return false
+			}
+		}
+	}
+	return len(pod.Spec.Containers) > 0
+}
+
+// hugepages are the limits by size as the kernel names them, such as 2MB.
+func hugepages(requests v1.ResourceList) map[string]int64 {
+	out := map[string]int64{}
+	for name, q := range requests {
+		if size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
+			if s := pageSize(size); s != "" {
+				out[s] = q.Value()
+			}
+		}
+	}
+	return out
+}
+
+func pageSize(size string) string {
+	q, err := resource.ParseQuantity(size)
+	if err != nil {
+		return ""
+	}
+	n := q.Value()
+	for _, unit := range []string{"B", "KB", "MB"} {
+		if n%1024 != 0 {
+			return resource.NewQuantity(n, resource.DecimalExponent).String() + unit
+		}
+		n /= 1024
+	}
+	return resource.NewQuantity(n, resource.DecimalExponent).String() + "GB"
+}
+
+// tierValues are those of the cgroup of a class: the burstable together weigh what they ask for, the others next to nothing.
+func tierValues(class string, pods []*v1.Pod) values {
+	v := values{shares: minShares}
+	if class != burstable {
+		return v
+	}
+	var cpu resource.Quantity
+	for _, p := range pods {
+		if classOf(p) == v1.PodQOSBurstable {
+			requests := podspec.Requests(p)
+			cpu.Add(*requests.Cpu())
+		}
+	}
+	v.shares = shares(&cpu)
+	return v
+}
+
+// rootValues are those of all pods together.
+func rootValues(allocatable v1.ResourceList) values {
+	var v values
+	if q, ok := allocatable[v1.ResourceCPU]; ok {
+		v.shares = shares(&q)
+	}
+	if q, ok := allocatable[v1.ResourceMemory]; ok {
+		v.memory = q.Value()
+	}
+	if q, ok := allocatable["pids"]; ok {
+		v.pids = q.Value()
+	}
+	v.hugepages = hugepages(allocatable)
+	return v
+}
+
+// raised is has, but for what wants has more of.
+func raised(has, wants values) values {
+	more := func(a, b int64) int64 {
+		if a == unlimited || b == unlimited {
+			return unlimited
+		}
+		return max(a, b)
+	}
+	out := wants
+	out.shares, out.memory, out.pids = max(has.shares, wants.shares), more(has.memory, wants.memory), more(has.pids, wants.pids)
+	if has.period == wants.period {
+		out.quota = more(has.quota, wants.quota)
+	}
+	return out
+}
