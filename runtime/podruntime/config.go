@@ -33,6 +33,9 @@ func (r *Runtime) sandboxConfig(pod *v1.Pod, attempt uint32, net runtime.Network
 		Namespaces: namespaces(pod), Security: sandboxSecurity(pod), Resources: podResources(pod),
 		Ports: ports(pod), Annotations: pod.Annotations, Labels: maps.Clone(pod.Labels),
 	}
+	if r.cfg.Cgroups != nil {
+		c.CgroupParent = r.cfg.Cgroups.Parent(pod)
+	}
 	dns := r.cfg.DNS()
 	if !pod.Spec.HostNetwork {
 		name, domain, err := network.Hostname(pod, dns.Domain)

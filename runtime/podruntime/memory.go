@@ -20,14 +20,17 @@ import (
 type memory struct {
 	mu   sync.Mutex // guards the rest
 	pods map[types.UID]*remembered
+	turn uint64 // that was given last
 }
 
 type remembered struct {
 	backoff map[string]plan.Backoff    // by container name
 	waiting map[string]runtime.Waiting // by container name
 	gates   map[string]gate            // by container name; "" is the sandbox
+	room    uint64                     // fingerprint of the sizes its cgroup has; 0: not known
 	done    map[deed]bool              // what is done once for a container instance
 	follows map[string]followed        // by container name
+	turn    uint64                     // of its starts; 0: none is given
 }
 
 // deed is something done once for a container instance.
@@ -57,6 +60,27 @@ func (m *memory) with(uid types.UID, f func(p *remembered)) {
 		m.pods[uid] = p
 	}
 	f(p)
+}
+
+// turnOf is the number of a pod among those that start, the same until it is complete.
+func (m *memory) turnOf(uid types.UID) (number uint64) {
+	m.with(uid, func(p *remembered) {
+		if p.turn == 0 {
+			m.turn++
+			p.turn = m.turn
+		}
+		number = p.turn
+	})
+	return number
+}
+
+// complete has the pod's next start be behind all that wait by then.
+func (m *memory) complete(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.pods[uid]; p != nil {
+		p.turn = 0
+	}
 }
 
 func (m *memory) forget(uid types.UID) {

@@ -8,7 +8,6 @@ import (
 	goruntime "runtime"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -40,11 +39,20 @@ type Subpaths interface {
 	Subpath(ctx context.Context, uid types.UID, volume, container string, index int, path string) (host string, done func(), err error)
 }
 
+// Cgroups keeps a cgroup for each pod, in which its sandbox lies. All calls may be repeated.
+type Cgroups interface {
+	Parent(pod *v1.Pod) string                       // how an engine is told of it
+	Ensure(ctx context.Context, pod *v1.Pod) error   // makes it, or gives it what it lacks; nothing becomes less
+	Shrink(ctx context.Context, pod *v1.Pod) error   // takes from it what it has too much
+	Remove(ctx context.Context, uid types.UID) error // with all that still runs in it; one that is gone is no error
+}
+
 // Config describes a Runtime. Engine is required; every other field works at zero.
 type Config struct {
 	Engine runtime.Engine
 	Images Images // nil: nothing is pulled; the engine finds a container's image, or has none and is given what is written
 
+	Cgroups  Cgroups                                       // nil: a sandbox lies where its engine puts it
 	Subpaths Subpaths                                      // nil: a mount with a subPath fails
 	Objects  Objects                                       // nil: a variable from a ConfigMap or Secret fails
 	Classes  func(name string) (handler string, err error) // runtime classes; runtime.ErrNotFound: no such one; nil: a pod that names one fails
@@ -62,7 +70,7 @@ type Config struct {
 	Root     string // state of pods; empty: no termination messages, no /etc/hosts of our own, and sizes applied are forgotten at the end
 	LogRoot  string // log files; empty: /var/log/pods
 	LogLinks string // links to log files by container name; empty: none
-	Starts   int    // sandboxes and containers being made at once; 0: two a processor
+	Starts   int    // sandboxes and containers being made at once, by urgency, priority and arrival of their pods; 0: two a processor
 
 	Changed func(types.UID) // called when Waiting of a pod has changed; must not block
 	Observe observe.To
@@ -72,7 +80,7 @@ type Config struct {
 type Runtime struct {
 	cfg     Config
 	files   layout
-	starts  *semaphore.Weighted // first come, first served
+	turns   turns
 	memory  memory
 	applied *podsizes.Store // what running containers were given
 	hooks   *http.Client
@@ -98,7 +106,7 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	return &Runtime{
 		cfg: cfg, files: layout{root: cfg.Root, logs: cfg.LogRoot, links: cfg.LogLinks},
-		starts: semaphore.NewWeighted(int64(cfg.Starts)), hooks: hookClient(), metrics: m,
+		turns: turns{free: cfg.Starts}, hooks: hookClient(), metrics: m,
 		applied: newApplied(cfg.Root, cfg.Observe),
 	}, nil
 }

@@ -14,11 +14,11 @@ import (
 // Remove takes away what is left of an ended pod. Release keeps dead containers and their logs, so that they can be read;
 // Purge removes every trace.
 func (r *Runtime) Remove(ctx context.Context, uid types.UID, what runtime.Removal) error {
-	if what == runtime.Release {
-		return nil // cgroups and devices are others' to give back
-	}
 	if err := checkUID(uid); err != nil {
 		return err
+	}
+	if what == runtime.Release {
+		return r.removeCgroup(ctx, uid)
 	}
 	f := runtime.Filter{Pod: uid}
 	containers, err := r.cfg.Engine.ListContainers(ctx, f)
@@ -37,6 +37,9 @@ func (r *Runtime) Remove(ctx context.Context, uid types.UID, what runtime.Remova
 		errs = append(errs, r.removeSandbox(ctx, s.ID))
 	}
 	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := r.removeCgroup(ctx, uid); err != nil {
 		return err
 	}
 	for _, dir := range r.files.logDirs(uid) {

@@ -80,26 +80,57 @@ func (s *step) starting(c *v1.Container) {
 const resizes = "\x00resize"
 
 // grow gives the pod as a whole the room that the containers need which are to be started or updated.
-func (s *step) grow(ctx context.Context, p plan.Plan) {
+func (s *step) grow(ctx context.Context, p plan.Plan) error {
 	updates := slices.DeleteFunc(slices.Clone(p.Actions), func(a plan.Action) bool { return a.Verb != plan.UpdateContainer })
 	s.sizes = podsizes.Of(s.pod)
-	s.began = len(updates) > 0
-	if s.began {
+	if s.began = len(updates) > 0; s.began {
 		if until := s.memory.gate(s.pod.UID, resizes, fingerprint(s.sizes), s.now); !until.IsZero() {
 			s.retry(until)
 			s.stuck = true
-			return
+			return nil
 		}
 		s.result.Acted = true
-		if err := s.fits(ctx, updates); err != nil {
-			s.fail(err)
-			return
+		if s.fail(s.fits(ctx, updates)); s.stuck {
+			return nil
 		}
 	}
-	less := func(a plan.Action) bool { return a.Less }
-	if s.began && !slices.ContainsFunc(updates, less) {
+	if err := s.growCgroup(ctx, p); err != nil {
+		err = fmt.Errorf("cgroup of the pod: %w", err)
+		if s.began {
+			s.fail(err)
+			return nil
+		}
+		s.tell("", true, "FailedCreatePodContainer", "unable to ensure pod container exists: "+err.Error())
+		return err
+	}
+	if s.began && !slices.ContainsFunc(updates, func(a plan.Action) bool { return a.Less }) {
 		s.fail(s.updateSandbox(ctx))
 	}
+	return nil
+}
+
+// growCgroup makes the pod's cgroup, unless it is known to be as it should.
+func (s *step) growCgroup(ctx context.Context, p plan.Plan) error {
+	if s.cfg.Cgroups == nil || len(p.Actions) == 0 && !s.in.Seen.Running() {
+		return nil
+	}
+	s.memory.with(s.pod.UID, func(p *remembered) { s.grown = p.room != fingerprint(s.sizes) })
+	if !s.grown {
+		return nil
+	}
+	return s.cfg.Cgroups.Ensure(ctx, s.pod)
+}
+
+// removeCgroup gives back the cgroup of a pod of which nothing runs.
+func (r *Runtime) removeCgroup(ctx context.Context, uid types.UID) error {
+	if r.cfg.Cgroups == nil {
+		return nil
+	}
+	if err := r.cfg.Cgroups.Remove(ctx, uid); err != nil {
+		return err
+	}
+	r.memory.with(uid, func(p *remembered) { p.room = 0 })
+	return nil
 }
 
 // fail ends the resizing of this step, when there is an error.
@@ -112,6 +143,7 @@ func (s *step) fail(err error) {
 	until := retryOf(err, now)
 	s.memory.shut(s.pod.UID, resizes, fingerprint(s.sizes), now, until)
 	s.retry(until)
+	s.metrics.resizes.Record(float64(now.Sub(s.now).Milliseconds()), "false")
 }
 
 // update gives a running container its new amount of one resource. What it has of the other stays.
@@ -165,6 +197,13 @@ func (s *step) settle(ctx context.Context, p plan.Plan) {
 			s.fail(err)
 			return
 		}
+	}
+	if s.grown {
+		if err := s.cfg.Cgroups.Shrink(ctx, s.pod); err != nil {
+			s.fail(fmt.Errorf("cgroup of the pod: %w", err))
+			return
+		}
+		s.memory.with(s.pod.UID, func(p *remembered) { p.room = fingerprint(s.sizes) })
 	}
 	if has, known := s.applied.Get(s.pod.UID); known && !has.Equal(podsizes.Pod{Containers: has.Containers, Level: s.pod.Spec.Resources}) {
 		s.note(s.pod, func(p *podsizes.Pod) { p.Level = s.pod.Spec.Resources })

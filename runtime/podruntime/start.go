@@ -73,12 +73,13 @@ func (s *step) makeContainer(ctx context.Context, a plan.Action) (err error) {
 		return s.failed(spec.Name, "Failed", "CreateContainerConfigError", err)
 	}
 	s.starting(spec)
-	if err := s.starts.Acquire(ctx, 1); err != nil {
+	done, err := s.begin(ctx, s.pod)
+	if err != nil {
 		return err
 	}
 	s.memory.remember(s.pod.UID, a.Container, a.Backoff) // what cannot be started waits like what ends
 	id, err := s.createAndStart(ctx, config)
-	s.starts.Release(1)
+	done()
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,9 @@ func (r *Runtime) Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (
 	if len(in.Seen.Sandboxes) > 0 {
 		s.sandbox = in.Seen.Sandboxes[0]
 	}
-	s.grow(ctx, p)
+	if err := s.grow(ctx, p); err != nil {
+		return s.result, err
+	}
 	for _, a := range p.Actions {
 		err := s.do(ctx, a)
 		if ctx.Err() != nil {
@@ -54,6 +56,9 @@ func (r *Runtime) Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (
 		}
 	}
 	s.settle(ctx, p)
+	if !s.result.Acted {
+		r.memory.complete(pod.UID)
+	}
 	return s.result, nil
 }
 
@@ -83,6 +88,7 @@ type step struct {
 
 	sizes        podsizes.Pod // that the pod is to have
 	began, stuck bool         // running containers get new sizes; that failed
+	grown        bool         // the pod's cgroup was given what it lacks
 }
 
 // retry asks to be called again at that time, if no earlier one is set.
@@ -211,10 +217,11 @@ func (s *step) makeSandbox(ctx context.Context, attempt uint32) (string, error) 
 	if err := makeLogDir(config.LogDir); err != nil {
 		return "", err
 	}
-	if err := s.starts.Acquire(ctx, 1); err != nil {
+	done, err := s.begin(ctx, s.pod)
+	if err != nil {
 		return "", err
 	}
-	defer s.starts.Release(1)
+	defer done()
 	ctx, trace := s.cfg.Observe.Begin(ctx, s.ref(""), "run sandbox")
 	id, err := s.cfg.Engine.RunSandbox(ctx, config)
 	trace.End(err)
