@@ -229,7 +229,7 @@ func (l *Loop) resizing(w *worker) (out []v1.PodCondition) {
 		switch differ := status.Resizing(w.pod, w.seen); {
 		case differ && w.progress == nil:
 			w.progress = inProgress(w.pod.Generation)
-		case !differ && w.progress != nil && !w.applying && w.seenBy > 0 && !w.seen.At.Before(w.acted):
+		case !differ && w.progress != nil && !w.applying && !w.unsettled && w.seenBy > 0 && !w.seen.At.Before(w.acted):
 			l.say(w.pod, false, "ResizeCompleted", "Pod resize completed", w.progress.ObservedGeneration, "")
 			w.progress = nil
 		}
@@ -244,6 +244,7 @@ func (l *Loop) resizing(w *worker) (out []v1.PodCondition) {
 
 // stuck notes why running containers could not be given their sizes. It stays until they have them. The roster is locked.
 func (l *Loop) stuck(w *worker, err error) {
+	w.unsettled = err != nil
 	if err == nil || w.phase != syncing {
 		return
 	}

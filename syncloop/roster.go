@@ -184,6 +184,7 @@ type worker struct {
 	undecided         bool             // nobody has looked yet at whether it can have the sizes it wants
 	pending, progress *v1.PodCondition // of a resize; nil: none
 	applying          bool             // Runtime.Sync is under way
+	unsettled         bool             // the last one could not give all their sizes
 
 	publishAt publishing
 
