@@ -14,9 +14,9 @@ var replacements = []struct { //nolint:gochecknoglobals // a table
 	pattern *regexp.Regexp
 	with    string
 }{
-	{regexp.MustCompile(`\bmember-[a-z0-9]{5}\b`), "NAMESPACE"},
+	{regexp.MustCompile(`member-[a-z0-9]{5}\b`), "NAMESPACE"},
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UID"},
-	{regexp.MustCompile(`containerd://[0-9a-f]{64}`), "containerd://ID"},
+	{regexp.MustCompile(`(containerd:// ?|container )[0-9a-f]{64}`), "${1}ID"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`), "TIME"},
 	{regexp.MustCompile(`\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}`), "TIME"},
 	{regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}:\d{4,5}->`), "HERE->"},

@@ -9,7 +9,7 @@ import (
 
 func TestNormal(t *testing.T) {
 	for rule, c := range map[string]struct{ text, want string }{
-		"identifiers":      {"uid: 0d3b9e1c-3f5c-4c8e-9d55-0a3c5f6b7a89 in member-x7k2p", "uid: UID in NAMESPACE"},
+		"identifiers":      {"uid: 0d3b9e1c-3f5c-4c8e-9d55-0a3c5f6b7a89 in member-x7k2p, a_member-x7k2p", "uid: UID in NAMESPACE, a_NAMESPACE"},
 		"times":            {"Started: Mon, 30 Nov 2026 07:57:33 +0000, 2026-11-30T07:47:16.346721Z", "Started: TIME, TIME"},
 		"pods' addresses":  {"10.194.240.17 on 10.194.240.1", "POD-IP on 10.194.240.1"},
 		"durations":        {"pulled in 1.203s, 20ms; delay=0s timeout=10s", "pulled in DURATION, DURATION; delay=0s timeout=10s"},
