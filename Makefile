@@ -78,7 +78,7 @@ bench-pleg: ## events and listings of 500 pods at rest
 	go test -run '^$$' -bench . -benchtime 1x ./pleg
 
 mutants: ## twenty deliberate faults, each of which the tests must catch
-	cd test && go test -count=1 -timeout 90m -v -run EveryMutant ./mutants -try
+	cd test && go test -tags mutants -count=1 -timeout 90m -v -run EveryMutant ./mutants
 
 test-long: ## what takes longer than a change may wait: agents over the process engine, killed in fifty histories
 	go test -race -timeout 60m ./runtime/process ./examples/standalone -run Killed -kill-seeds 50

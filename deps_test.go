@@ -72,7 +72,7 @@ func rules() map[string]rule {
 
 		"eviction":                 {"runtime observe", api + "k8s.io/kubelet/pkg/apis/stats", 285},
 		"eviction/shutdown":        {"runtime observe", api, 285},
-		"eviction/shutdown/logind": {"", "github.com/coreos/go-systemd", 130},
+		"eviction/shutdown/logind": {"", "github.com/godbus/dbus/v5", 130},
 
 		"server":             {"runtime runtime/logs observe", api + "k8s.io/kubelet/pkg/apis/stats", 300},
 		"server/stream":      {"server runtime runtime/logs observe", api + "k8s.io/kubelet/pkg/apis/stats", 300},

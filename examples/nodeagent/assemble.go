@@ -126,18 +126,18 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	loop := one(&b, syncloop.New, syncloop.Config{
 		Sources: sources, Runtime: pods, Sink: statuses, Volumes: volumes,
 		Probes: health, States: pods.Over(lifecycle), Roster: &roster,
-		Admit: []syncloop.Admitter{
+		Admit: append(guard.admit(),
 			guard.evictor,
 			admit.Sysctls{Unsafe: o.kubelet.AllowedUnsafeSysctls},
 			admit.Platform{Node: m.nodeObject},
 			admit.Fit{Node: m.nodeObject, Fresh: m.freshNode()},
 			admit.AppArmor{Enabled: admit.AppArmorEnabled()},
 			admit.Features{Declared: features()},
-		},
+		),
 		Sweepers: []syncloop.Sweeper{volumes, pods},
 		HostIPs:  hosts, RuntimeName: watch.Name, Resync: o.kubelet.SyncFrequency.Duration, Observe: obs("syncloop"),
 	})
-	m.report(&b, o, membership{&roster, statuses, engine, figures, guard.pressure, func() error {
+	m.report(&b, o, membership{&roster, statuses, engine, figures, guard, func() error {
 		if err := lifecycle.Healthy(); err != nil {
 			return fmt.Errorf("PLEG is not healthy: %w", err)
 		}

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubeletkit/kubeletkit/eviction"
+	"github.com/kubeletkit/kubeletkit/eviction/shutdown"
+	"github.com/kubeletkit/kubeletkit/eviction/shutdown/logind"
 	"github.com/kubeletkit/kubeletkit/imagegc"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime/cri"
@@ -23,6 +25,7 @@ type guards struct {
 	images  *imagegc.Collector
 	logs    *logs.Rotator
 	evictor *eviction.Manager
+	down    *shutdown.Manager // nil: pods are not told that the machine goes down
 }
 
 // guarded is what the guards look at, and what they act on.
@@ -48,8 +51,8 @@ func newGuards(b *build, o *options, g guarded, obs func(string) observe.To, log
 	k := o.kubelet
 	images := one(b, imagegc.New, imagegc.Config{
 		Images: g.images, Users: g.engine, Disk: g.figures, Node: o.nodeName,
-		High: int(value(k.ImageGCHighThresholdPercent)), Low: int(value(k.ImageGCLowThresholdPercent)),
-		MinAge: k.ImageMinimumGCAge.Duration, MaxAge: k.ImageMaximumGCAge.Duration, Observe: obs("imagegc"),
+		High: int(value(k.ImageGCHighThresholdPercent)), Low: orNone(int(value(k.ImageGCLowThresholdPercent))),
+		MinAge: orNone(k.ImageMinimumGCAge.Duration), MaxAge: k.ImageMaximumGCAge.Duration, Observe: obs("imagegc"),
 	})
 	rotator := one(b, logs.NewRotator, logs.RotatorConfig{
 		Containers: g.engine, Reopen: g.engine, MaxSize: one(b, bytesOf, k.ContainerLogMaxSize), MaxFiles: int(value(k.ContainerLogMaxFiles)),
@@ -64,12 +67,60 @@ func newGuards(b *build, o *options, g guarded, obs func(string) observe.To, log
 		Dead: g.dead, Images: images, Notifier: notifier, Layout: g.layout, Changed: g.changed,
 		Transition: k.EvictionPressureTransitionPeriod.Duration, MaxGrace: time.Duration(k.EvictionMaxPodGracePeriod) * time.Second, Observe: obs("eviction"),
 	})
-	return guards{images, rotator, evictor}
+	return guards{images, rotator, evictor, one(b, newShutdown, shutdownConfig{o, g, obs("shutdown")})}
+}
+
+type shutdownConfig struct {
+	o   *options
+	g   guarded
+	obs observe.To
+}
+
+// newShutdown ends pods in good order before the machine goes down, if the configuration gives them time for that.
+func newShutdown(c shutdownConfig) (*shutdown.Manager, error) {
+	k := c.o.kubelet
+	periods := map[int32]time.Duration{}
+	for _, p := range k.ShutdownGracePeriodByPodPriority {
+		periods[p.Priority] = time.Duration(p.ShutdownGracePeriodSeconds) * time.Second
+	}
+	if len(periods) == 0 && k.ShutdownGracePeriod.Duration > 0 {
+		periods = shutdown.Periods(k.ShutdownGracePeriod.Duration, k.ShutdownGracePeriodCriticalPods.Duration)
+	}
+	if len(periods) == 0 {
+		return nil, nil
+	}
+	return shutdown.New(shutdown.Config{
+		Notice: logind.Notice{}, Pods: c.g.roster, Periods: periods, Node: c.o.nodeName, Changed: c.g.changed, Observe: c.obs,
+	})
+}
+
+// admit are the guards' reasons to refuse pods.
+func (g guards) admit() []syncloop.Admitter {
+	if g.down == nil {
+		return []syncloop.Admitter{g.evictor}
+	}
+	return []syncloop.Admitter{g.evictor, g.down}
+}
+
+// up is an error while the machine goes down.
+func (g guards) up() error {
+	if g.down == nil {
+		return nil
+	}
+	return g.down.Healthy()
 }
 
 func thresholds(o *options) ([]eviction.Threshold, error) {
 	k := o.kubelet
 	return eviction.Parse(k.EvictionHard, k.EvictionSoft, k.EvictionSoftGracePeriod, k.EvictionMinimumReclaim)
+}
+
+// orNone is what a part takes for none, where zero would mean its default: the configuration has its defaults already.
+func orNone[T ~int | ~int64](v T) T {
+	if v == 0 {
+		return -1
+	}
+	return v
 }
 
 // bytesOf reads an amount such as 10Mi.
@@ -78,7 +129,13 @@ func bytesOf(amount string) (int64, error) {
 	return q.Value(), err
 }
 
-func (g guards) runners() []runner { return []runner{g.images, g.logs, g.evictor} }
+func (g guards) runners() []runner {
+	all := []runner{g.images, g.logs, g.evictor}
+	if g.down != nil {
+		all = append(all, g.down)
+	}
+	return all
+}
 
 // pressure names what the node is short of.
 func (g guards) pressure() []v1.NodeConditionType { return g.evictor.Pressure() }

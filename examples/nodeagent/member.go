@@ -95,7 +95,7 @@ type membership struct {
 	statuses *status.Manager
 	engine   *cri.Engine
 	stats    *stats.Collector
-	pressure func() []v1.NodeConditionType
+	guard    guards
 	pleg     func() error // why it cannot be trusted
 }
 
@@ -141,8 +141,8 @@ func setters(b *build, o *options, p membership) []nodestatus.Setter {
 		nodestatus.DaemonEndpoints(o.kubelet.Port),
 		nodestatus.Images(p.engine.ListImages, int(value(o.kubelet.NodeStatusMaxImages))),
 		engine.SetNode,
-		nodestatus.Pressure(p.pressure),
-		nodestatus.Ready(engine.Up, p.pleg, engine.Ready, engine.Network),
+		nodestatus.Pressure(p.guard.pressure),
+		nodestatus.Ready(engine.Up, p.pleg, engine.Ready, engine.Network, p.guard.up),
 	}
 }
 

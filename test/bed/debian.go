@@ -14,7 +14,7 @@ import (
 // images are compiled with, and the shell for images.
 func packages() []string {
 	return []string{
-		"bash-static", "busybox-static", "containernetworking-plugins", "gcc", "iproute2", "iptables",
+		"bash-static", "busybox-static", "containernetworking-plugins", "dbus-daemon", "gcc", "iproute2", "iptables",
 		"libc6-dev", "libseccomp-dev", "pkg-config",
 	}
 }

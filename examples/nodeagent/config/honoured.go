@@ -67,6 +67,9 @@ func sorted(table map[string]string) (out []Field) {
 // honoured is the one list of fields that have an effect, and what that is.
 func honoured() map[string]string {
 	return map[string]string{
+		"shutdownGracePeriod":              "time for pods when the machine shuts down",
+		"shutdownGracePeriodCriticalPods":  "part of it that is for critical pods",
+		"shutdownGracePeriodByPodPriority": "time for pods at shutdown, by priority",
 		"containerLogMaxSize":              "size at which a log file is rotated",
 		"containerLogMaxFiles":             "log files that are kept of a container",
 		"containerLogMaxWorkers":           "logs rotated at a time",
