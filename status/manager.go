@@ -39,8 +39,8 @@ type Config struct {
 
 const (
 	retryFirst = 500 * time.Millisecond // wait after a failure, doubled with each further one
-	retryMax   = 10 * time.Second
-	reconcile  = 10 * time.Second // how long the source may lag behind the sink before it counts as another opinion
+	retryMax   = 4 * time.Second        // a server that is back may refuse at first, and is asked again soon
+	reconcile  = 10 * time.Second       // how long the source may lag behind the sink before it counts as another opinion
 )
 
 // Manager is a Sink in front of a Sink. UpdateStatus and Finished only note what is to be told and may be called before,

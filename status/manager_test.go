@@ -123,8 +123,8 @@ func TestC086FailuresAreTriedAgainWithTheNewest(t *testing.T) {
 	bubble(t, Config{Sink: s, Observe: observe.To{Log: slog.New(slog.NewTextHandler(&log, nil))}}, func(b rig) {
 		b.update("a", "1")
 		time.Sleep(time.Minute)
-		// At 0, 0.5, 1.5, 3.5, 7.5, 15.5 s and then every ten seconds.
-		if n := s.attempts(); n != 10 {
+		// At 0, 0.5, 1.5, 3.5, 7.5 s and then every four seconds.
+		if n := s.attempts(); n != 18 {
 			t.Errorf("tried %d times in a minute", n)
 		}
 		b.update("a", "2")
