@@ -319,7 +319,13 @@ func TestCase_c164_leftovers_in_a_hierarchy_nobody_knows_are_not_found(t *testin
 	if err := f.Check(); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []string{"files", "memory"} { // of files nobody knows what it is; memory alone was left over
+	if err := os.MkdirAll(filepath.Join(f.cfg.Mount, "unified"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(f.cfg.Mount, "unified", "cgroup.procs"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []string{"files", "memory", "unified"} { // of files nobody knows what it is; memory alone was left over
 		if err := os.MkdirAll(filepath.Join(f.cfg.Mount, c, "kubepods/burstable/podold-1/child"), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -332,6 +338,11 @@ func TestCase_c164_leftovers_in_a_hierarchy_nobody_knows_are_not_found(t *testin
 			t.Fatal(err)
 		}
 	}
+	defer func() {
+		if f.file("unified/kubepods/burstable/podold-1/cgroup.procs") != "none" {
+			t.Error("what engines put into version 2 beside version 1 is left")
+		}
+	}()
 	if sweep(); !slices.Equal(asked, []types.UID{"old-1"}) || f.files.exists("kubepods/burstable/podold-1") {
 		t.Errorf("asked for %v", asked)
 	}

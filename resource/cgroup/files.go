@@ -75,6 +75,11 @@ func (f files) trees() map[string]string {
 			out[controller] = dir
 		}
 	}
+	// Engines put processes there too, where version 2 is mounted beside version 1.
+	const hybrid = "unified"
+	if _, err := os.Stat(filepath.Join(f.mount, hybrid, f.root, "cgroup.procs")); err == nil {
+		out[hybrid] = filepath.Join(f.mount, hybrid)
+	}
 	return out
 }
 
