@@ -92,7 +92,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	})
 	pods := one(&b, podruntime.New, podruntime.Config{
 		Engine: engine, Images: images, HostIPs: hosts, Memory: machineMemory(), DNS: func() network.DNS { return dns(o) },
-		Objects: objects, Classes: classes, Services: services, Node: m.nodeObject, Subpaths: volumes,
+		Stats: engine, Objects: objects, Classes: classes, Services: services, Node: m.nodeObject, Subpaths: volumes,
 		Root: o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, LogLinks: o.containerLogs, Changed: roster.Wake, Observe: obs("runtime"),
 	})
 	watch := &runtimeWatch{info: engine.Info, log: log.With("component", "runtime"), back: func() {
@@ -124,7 +124,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		return b.err
 	}
 	loop := one(&b, syncloop.New, syncloop.Config{
-		Sources: sources, Runtime: pods, Sink: statuses, Volumes: volumes,
+		Sources: sources, Runtime: pods, Sink: statuses, Volumes: volumes, State: o.flags.RootDir,
 		Probes: health, States: pods.Over(lifecycle), Roster: &roster,
 		Admit: append(guard.admit(),
 			guard.evictor,
