@@ -85,7 +85,7 @@ func rules() map[string]rule {
 		"volume/csi": {"volume runtime", api + "github.com/container-storage-interface/spec google.golang.org/grpc", 410},
 
 		"resource":        {"runtime observe", api, 285},
-		"resource/cgroup": {"observe", api + "github.com/opencontainers/cgroups", 300},
+		"resource/cgroup": {"observe", api, 300},
 		"resource/device": {"resource runtime", api + "k8s.io/kubelet google.golang.org/grpc", 400},
 		"resource/plugin": {"observe", "google.golang.org/grpc k8s.io/kubelet github.com/fsnotify/fsnotify", 330},
 
