@@ -48,6 +48,9 @@ func (c *Cluster) startAll(ctx context.Context, services ...service) error {
 // start starts a service unless it runs, in a session of its own, and waits until it is ready.
 func (c *Cluster) start(ctx context.Context, s service) error {
 	if c.pid(s.name) == 0 {
+		if s.ready != nil && s.ready(ctx) == nil {
+			return fmt.Errorf("start %s: another process answers in its place; is another cluster up on this machine?", s.name)
+		}
 		c.say("starting %s", s.name)
 		if err := c.launch(ctx, s); err != nil {
 			return fmt.Errorf("start %s: %w", s.name, err)

@@ -49,6 +49,15 @@ func TestStartTellsOfAnEarlyEnd(t *testing.T) {
 	}
 }
 
+func TestStartRefusesAStrangerInItsPlace(t *testing.T) {
+	c := testCluster(t)
+	answers := func(context.Context) error { return nil }
+	err := c.start(t.Context(), service{name: "taken", file: "/bin/false", args: []string{c.path("x")}, ready: answers})
+	if err == nil || !strings.Contains(err.Error(), "another process answers") {
+		t.Errorf("start = %v", err)
+	}
+}
+
 func TestRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0

@@ -16,7 +16,6 @@ type NodeSuite struct {
 	Token   string // of a cluster's administrator
 	Name    string // of the node
 	Runtime string // endpoint of its container runtime
-	Root    string // the agent's root directory
 	PIDFile string // holds the number of the agent's process; kept up to date when a spec restarts it
 	Log     string // file that a restarted agent writes to
 }
@@ -87,7 +86,6 @@ func (n *NodeSuite) arguments(cfg Config) []string {
 		"--host="+n.Host,
 		"--node-name="+n.Name,
 		"--container-runtime-endpoint="+n.Runtime,
-		"--kubelet-root-dir="+n.Root,
 		"--config-dir="+filepath.Join(cfg.Dir, "config"),
 		"--system-spec-file="+filepath.Join(cfg.Dir, "system.yaml"),
 		"--dns-domain=cluster.local",

@@ -12,7 +12,7 @@ import (
 )
 
 func TestNodeSuiteArguments(t *testing.T) {
-	n := &NodeSuite{Host: "https://h", Token: "t", Name: "n", Runtime: "unix:///r", Root: "/root"}
+	n := &NodeSuite{Host: "https://h", Token: "t", Name: "n", Runtime: "unix:///r"}
 	args := n.arguments(Config{Bin: "/bin", Dir: "/d", Focus: "F", Skip: "S"})
 	end := slices.Index(args, "--")
 	for _, want := range []string{"--focus=F", "--skip=S", "--focus-file=/e2e_node/", "--output-dir=/d"} {

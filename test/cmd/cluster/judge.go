@@ -101,7 +101,7 @@ func nodeSuite(ctx context.Context, c *cluster.Cluster, a cluster.Agent) (*confo
 	token, err := c.Kubectl(ctx, "create", "token", "default", "--namespace=kube-system", "--duration=12h")
 	return &conformance.NodeSuite{
 		Host: "https://" + c.APIServer(), Token: strings.TrimSpace(token), Name: cluster.NodeName, Runtime: c.Endpoint(),
-		Root: c.Path("kubelet"), PIDFile: c.Path("pids", string(a)), Log: c.AgentLog(a),
+		PIDFile: c.Path("pids", string(a)), Log: c.AgentLog(a),
 	}, err
 }
 
