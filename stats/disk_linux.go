@@ -20,12 +20,12 @@ func diskUsage(path string) (DiskUsage, error) {
 		}
 		break
 	}
-	size := s.Frsize
+	size := uint64(s.Frsize) // the types differ between machines
 	if size == 0 {
-		size = s.Bsize
+		size = uint64(s.Bsize)
 	}
 	return DiskUsage{
-		Capacity: size * int64(s.Blocks), Free: size * int64(s.Bfree), Available: size * int64(s.Bavail),
+		Capacity: int64(size * s.Blocks), Free: int64(size * s.Bfree), Available: int64(size * s.Bavail),
 		Inodes: int64(s.Files), InodesFree: int64(s.Ffree),
 	}, nil
 }
