@@ -161,6 +161,13 @@ type Container struct {
 	Mounts            []Mount
 	LogPath           string
 	Devices           []DeviceHealth
+	User              *User // whom its first process began as; nil when not known
+}
+
+// User is whom a process runs as.
+type User struct {
+	UID, GID int64
+	Groups   []int64 // supplementary ones
 }
 
 // Hash is the fingerprint of the spec that the container was made from, empty when it has none.

@@ -139,6 +139,7 @@ func (l *look) seen(c *v1.Container, newest, before *runtime.Container, old *v1.
 		Resources:                containerResources(c, newest, l.applied(c.Name)),
 		AllocatedResources:       c.Resources.Requests.DeepCopy(),
 		AllocatedResourcesStatus: deviceHealth(newest),
+		User:                     userOf(newest, old, id),
 	}
 	switch {
 	case old == nil:
@@ -194,6 +195,17 @@ func (l *look) state(c *runtime.Container, old *v1.ContainerStatus) v1.Container
 	default:
 		return l.firstWait() // made and not started yet, which readers would not understand without a reason
 	}
+}
+
+// userOf is whom the container runs as; what was told of the same container stays when the engine has forgotten.
+func userOf(c *runtime.Container, old *v1.ContainerStatus, id string) *v1.ContainerUser {
+	switch {
+	case c.User != nil:
+		return &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: c.User.UID, GID: c.User.GID, SupplementalGroups: slices.Clone(c.User.Groups)}}
+	case old != nil && old.ContainerID == id:
+		return old.User.DeepCopy()
+	}
+	return nil
 }
 
 // recorded is the termination of that container that was told before.

@@ -133,6 +133,10 @@ func (l *Loop) complain(w *worker, p phase, err error) {
 	}
 	w.complaint, w.complained = err.Error(), time.Now()
 	l.log.Warn("a step of a pod failed and is tried again", "phase", p.String(), "ref", w.ref().String(), "err", err)
+	if _, is := errors.AsType[*mountError](err); is {
+		l.tell(w.pod, "FailedMount", err.Error())
+		return
+	}
 	switch p {
 	case syncing:
 		l.tell(w.pod, "FailedSync", "Error syncing pod, it is tried again: "+err.Error())
@@ -267,6 +271,11 @@ func (l *Loop) finish(w *worker, how runtime.Termination) {
 	w.end(l.r, how)
 }
 
+// mountError is a failure to put volumes in place, which people are told of under its own reason.
+type mountError struct{ error }
+
+func (e *mountError) Unwrap() error { return e.error }
+
 // prepare has volumes and network ready, side by side.
 func (l *Loop) prepare(ctx context.Context, pod *v1.Pod, in *runtime.SyncInput) error {
 	var g errgroup.Group
@@ -274,7 +283,7 @@ func (l *Loop) prepare(ctx context.Context, pod *v1.Pod, in *runtime.SyncInput) 
 		g.Go(func() (err error) {
 			in.Volumes, err = l.cfg.Volumes.Mount(ctx, pod)
 			if _, refuses := errors.AsType[*runtime.Rejection](err); err != nil && !refuses && !errors.Is(err, runtime.ErrInProgress) {
-				l.tell(pod, "FailedMount", err.Error())
+				err = &mountError{err}
 			}
 			return err
 		})

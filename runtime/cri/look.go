@@ -73,6 +73,9 @@ func seenContainer(s *cri.ContainerStatus) runtime.Container {
 	for _, m := range s.GetMounts() {
 		c.Mounts = append(c.Mounts, seenMount(m))
 	}
+	if u := s.GetUser().GetLinux(); u != nil {
+		c.User = &runtime.User{UID: u.GetUid(), GID: u.GetGid(), Groups: u.GetSupplementalGroups()}
+	}
 	if c.State != runtime.Created {
 		c.Started = at(s.GetStartedAt())
 	}

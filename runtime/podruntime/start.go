@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -163,12 +164,25 @@ func (s *step) createAndStart(ctx context.Context, config *runtime.ContainerConf
 	case err != nil && ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case err != nil:
-		return "", s.failed(name, "Failed", "RunContainerError", err)
+		return "", s.failed(name, "Failed", "RunContainerError", anonymous(err, id))
 	}
 	s.tell(name, false, "Started", "Container started")
 	s.linkLog(config, id)
 	return id, nil
 }
+
+// anonymous is an error without the ID of an instance, so that people are told of a failure that repeats itself as one.
+func anonymous(err error, id string) error {
+	return &unnamed{strings.ReplaceAll(err.Error(), " "+id, ""), err}
+}
+
+type unnamed struct {
+	text string
+	err  error
+}
+
+func (u *unnamed) Error() string { return u.text }
+func (u *unnamed) Unwrap() error { return u.err }
 
 // outlast is a context that ends a while after ctx does.
 func outlast(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
