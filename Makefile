@@ -125,6 +125,23 @@ conformance: bin/cluster bin/nodeagent ## upstream's specs on a cluster: AGENT, 
 conformance-node: bin/cluster bin/nodeagent ## upstream's specs that look at the node itself, from e2e_node.test
 	@bin/cluster conformance -suite node -agent $(AGENT) -focus '$(NODEFOCUS)' -skip '$(SKIP)' -procs $(PROCS) -out test/conformance/node-$(AGENT).tsv
 
+# About ten specs, one for each joint between the agent, the API server and the runtime.
+SMOKE := should be submitted and removed \[Node|invoke init containers on a RestartAlways pod|be restarted with a exec "cat /tmp/health" liveness probe \[|\
+consumable from pods in env vars \[Node|updates should be reflected in volume \[Node|should project all components that make up the projection API|\
+should provide pod name, namespace and IP address as env vars|should execute prestop exec hook properly|RollingUpdateDeployment should delete old pods|\
+should serve a basic endpoint from pods|logs should be able to retrieve and filter logs
+
+smoke: bin/cluster bin/nodeagent ## a cluster with this agent, a few of upstream's specs on it, all of which must pass (as root)
+	@rm -f bin/smoke.tsv
+	@bin/cluster conformance -agent nodeagent -focus '$(subst $() ,,$(SMOKE))' -procs 4 -out bin/smoke.tsv; status=$$?; bin/cluster down; exit $$status
+	@test $$(grep -c '^pass' bin/smoke.tsv) -ge 10 && ! grep '^fail' bin/smoke.tsv
+
+test-cluster: bin/cluster bin/nodeagent ## tests of a node in a real cluster, about ten minutes (as root)
+	@bin/cluster up -agent nodeagent
+	@cd test && KUBELETKIT_CLUSTER=$(CURDIR)/.cluster KUBELETKIT_NODEAGENT=$(CURDIR)/bin/nodeagent \
+	  go test -tags cluster -count=1 -p 1 -timeout 25m $(TESTFLAGS) ./cluster ./member; \
+	  status=$$?; cd .. && bin/cluster down; exit $$status
+
 conformance-report: bin/cluster ## totals of A, and where B differs from it
 	@bin/cluster report -a '$(A)' -b '$(B)' -document README.md
 
