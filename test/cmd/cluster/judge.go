@@ -98,6 +98,9 @@ func nodeSuite(ctx context.Context, c *cluster.Cluster, a cluster.Agent) (*confo
 	if err != nil && !strings.Contains(err.Error(), "already exists") {
 		return nil, err
 	}
+	if _, err := c.Kubectl(ctx, "wait", "--for=create", "serviceaccount/default", "--namespace=kube-system", "--timeout=60s"); err != nil {
+		return nil, err
+	}
 	token, err := c.Kubectl(ctx, "create", "token", "default", "--namespace=kube-system", "--duration=12h")
 	return &conformance.NodeSuite{
 		Host: "https://" + c.APIServer(), Token: strings.TrimSpace(token), Name: cluster.NodeName, Runtime: c.Endpoint(),
