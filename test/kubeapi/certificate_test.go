@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,9 @@ const life = 10 * time.Hour
 type signer struct {
 	*fake.Clientset
 
-	ca   *authority
+	ca *authority
+
+	mu   sync.Mutex // guards the rest
 	made []*certv1.CertificateSigningRequest
 	at   []time.Time
 }
@@ -48,6 +51,8 @@ func newSigner(t *testing.T) *signer {
 	s := &signer{Clientset: fake.NewClientset(), ca: newAuthority(t)}
 	s.PrependReactor("create", "certificatesigningrequests", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		r := a.(clienttesting.CreateAction).GetObject().(*certv1.CertificateSigningRequest)
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if n := len(s.made); n > 0 { // their list asks for one by name, which the store does not know how to do
 			_ = s.Tracker().Delete(certv1.SchemeGroupVersion.WithResource("certificatesigningrequests"), "", s.made[n-1].Name)
 		}
@@ -110,12 +115,18 @@ func subject() pkix.Name {
 	return pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}}
 }
 
+func (s *signer) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.made)
+}
+
 // until runs something until it has made so many requests.
 func (s *signer) until(t *testing.T, n int, within time.Duration) {
 	t.Helper()
-	for end := time.Now().Add(within); len(s.made) < n; {
+	for end := time.Now().Add(within); s.count() < n; {
 		if time.Now().After(end) {
-			t.Fatalf("%d requests within %v, not %d", len(s.made), within, n)
+			t.Fatalf("%d requests within %v, not %d", s.count(), within, n)
 		}
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
