@@ -29,7 +29,7 @@ func openFiles(mount, root string) files {
 		mount: mount, root: root,
 		mkdir: func(dir string) error { return os.Mkdir(dir, 0o755) },
 		rmdir: syscall.Rmdir,
-		kill:  func(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) },
+		kill:  killProcess,
 	}
 }
 
