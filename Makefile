@@ -16,7 +16,7 @@ ROUNDS ?= 2
 SEED ?= $(shell date +%s)
 SEEDS ?= 1
 
-.PHONY: help build test test-long check race vet lint fmt tidy cover bench bench-fakes bench-cluster bench-go bench-node bench-probe bench-pleg mutants fuzz run clean-run bin/bed bin/bench bin/run bin/nodeagent chaos chaos-cluster
+.PHONY: help build test test-long check race vet lint fmt tidy cover bench bench-fakes bench-cluster bench-go bench-node bench-probe bench-pleg mutants test-cluster smoke fuzz run clean-run bin/bed bin/bench bin/run bin/nodeagent chaos chaos-cluster
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -143,7 +143,7 @@ conformance-report: bin/cluster ## totals of A, and where B differs from it
 bin/cluster:
 	@cd test && go build -o ../$@ ./cmd/cluster
 
-bin/bed bin/run bin/hygiene:
+bin/bed bin/bench bin/run bin/hygiene:
 	@cd test && go build -o ../$@ ./cmd/$(@F)
 
 bin/nodeagent:
