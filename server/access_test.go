@@ -42,6 +42,7 @@ func full(t testing.TB, change func(*server.Config)) (http.Handler, *streams) {
 		})
 		ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") })
 		c.Metrics = map[string]http.Handler{"/metrics": ok, "/metrics/resource": ok}
+		c.Profiles = ok
 		if change != nil {
 			change(c)
 		}

@@ -66,3 +66,11 @@ func (h *handler) configz(w http.ResponseWriter, _ *http.Request) error {
 	}
 	return writeJSON(w, h.cfg.Configz)
 }
+
+func (h *handler) profiles(w http.ResponseWriter, r *http.Request) error {
+	if h.cfg.Profiles == nil {
+		return fmt.Errorf("profiles: %w", errors.ErrUnsupported)
+	}
+	h.cfg.Profiles.ServeHTTP(w, r)
+	return nil
+}

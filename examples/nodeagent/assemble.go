@@ -156,8 +156,11 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Health:  map[string]func() error{"syncloop": loop.Healthy, "pleg": lifecycle.Healthy, "runtime": watch.Healthy},
 		Summary: figures.Summary, Configz: map[string]any{"kubeletconfig": o.kubelet}, Observe: obs("server"),
 	}
+	if value(o.kubelet.EnableProfilingHandler) {
+		api.Profiles = profiles()
+	}
 	if !value(o.kubelet.EnableDebuggingHandlers) {
-		api.Running, api.Logs, api.Streams, api.Timeline = nil, nil, nil, nil
+		api.Running, api.Logs, api.Streams, api.Timeline, api.Profiles = nil, nil, nil, nil, nil
 	}
 	above := append(append([]runner{dead, notifier{}}, guard.runners()...), fronts(&b, o, m, api, log)...)
 	if b.err != nil {

@@ -104,7 +104,8 @@ func honoured() map[string]string {
 		"authorization.mode":                         "Webhook: the API server is asked whether a request is allowed",
 		"authorization.webhook.cacheAuthorizedTTL":   "how long a yes is kept",
 		"authorization.webhook.cacheUnauthorizedTTL": "how long a no is kept",
-		"enableDebuggingHandlers":                    "false: no logs, exec, attach and port-forward",
+		"enableDebuggingHandlers":                    "false: no logs, exec, attach, port-forward and profiles",
+		"enableProfilingHandler":                     "false: no profiles of the agent below /debug/pprof/",
 		"logging.verbosity":                          "how much is logged",
 		// API server.
 		"kubeAPIQPS":     "requests a second",

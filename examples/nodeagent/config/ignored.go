@@ -5,7 +5,7 @@ func ignored() map[string]string {
 	const (
 		managers  = "CPUs, memory and topology are not pinned to containers"
 		iptables  = "the agent writes no iptables rules"
-		profiling = "the server has no such pages"
+		pages     = "the server has no such pages"
 		logs      = "logs go to standard error as text, or as the journal wants them"
 		cgroups   = "the agent puts no process of the host into a cgroup"
 		memoryQoS = "memory.min, memory.low and memory.high are not set"
@@ -16,11 +16,10 @@ func ignored() map[string]string {
 		"cgroupDriver":                        "the runtime says which one it is",
 		"cgroupRoot":                          "the runtime's cgroups are used as they are",
 		"streamingConnectionIdleTimeout":      "streams end with their client, the container or the agent",
-		"enableContentionProfiling":           profiling,
-		"enableProfilingHandler":              profiling,
-		"enableDebugFlagsHandler":             profiling,
-		"enableSystemLogHandler":              profiling,
-		"enableSystemLogQuery":                profiling,
+		"enableContentionProfiling":           "waiting for locks is not recorded",
+		"enableDebugFlagsHandler":             pages,
+		"enableSystemLogHandler":              pages,
+		"enableSystemLogQuery":                pages,
 		"contentType":                         "requests to the API server are protobuf",
 		"showHiddenMetricsForVersion":         "no metric is hidden",
 		"logging.format":                      logs,
