@@ -139,12 +139,18 @@ func (d *Dead) trimAll(ctx context.Context) error {
 func (d *Dead) Collect(ctx context.Context) error { return d.collect(ctx, d.cfg.Removable) }
 
 // Reclaim is Collect for a disk that runs full: of pods that have ended it takes all that is dead, too.
-func (d *Dead) Reclaim(ctx context.Context) error {
-	return d.collect(ctx, func(uid types.UID) bool { return d.cfg.Removable(uid) || d.cfg.Ended(uid) })
-}
+func (d *Dead) Reclaim(ctx context.Context) error { return d.collect(ctx, d.over) }
+
+// over says that what is dead of a pod may go when the disk runs full.
+func (d *Dead) over(uid types.UID) bool { return d.cfg.Removable(uid) || d.cfg.Ended(uid) }
 
 // Plan is what Collect would remove now, oldest first, each with its reason.
-func (d *Dead) Plan(ctx context.Context) ([]Step, error) {
+func (d *Dead) Plan(ctx context.Context) ([]Step, error) { return d.plan(ctx, d.cfg.Removable) }
+
+// PlanReclaim is what Reclaim would remove now, in the form of Plan.
+func (d *Dead) PlanReclaim(ctx context.Context) ([]Step, error) { return d.plan(ctx, d.over) }
+
+func (d *Dead) plan(ctx context.Context, all func(types.UID) bool) ([]Step, error) {
 	boxes, err := d.cfg.Sandboxes.ListSandboxes(ctx, runtime.Filter{})
 	if err != nil {
 		return nil, fmt.Errorf("list sandboxes: %w", err)
@@ -153,25 +159,28 @@ func (d *Dead) Plan(ctx context.Context) ([]Step, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)
 	}
-	why := func(unwanted bool, other string) string {
-		if unwanted {
+	why := func(uid types.UID, unwanted bool, other string) string {
+		switch {
+		case !unwanted:
+			return other
+		case d.cfg.Removable(uid):
 			return "its pod is no more"
 		}
-		return other
+		return "its pod has ended"
 	}
 	var steps []Step
 	goes := map[string]bool{}
-	for _, v := range choose(list, d.policy(d.cfg.Total, d.cfg.Removable)) {
+	for _, v := range choose(list, d.policy(d.cfg.Total, all)) {
 		goes[v.it.ID] = true
 		steps = append(steps, Step{
 			Kind: "container", ID: v.it.ID, Name: fmt.Sprintf("%s %s#%d", v.it.Pod, v.it.Name, v.it.Restarts),
-			Remove: true, Why: why(v.unwanted, "enough newer ones of its name are kept"),
+			Remove: true, Why: why(v.it.Pod.UID, v.unwanted, "enough newer ones of its name are kept"),
 		})
 	}
 	list = keep(list, func(c runtime.Container) bool { return !goes[c.ID] })
-	for _, v := range chooseSandboxes(boxes, list, d.cfg.Removable) {
+	for _, v := range chooseSandboxes(boxes, list, all) {
 		steps = append(steps, Step{
-			Kind: "sandbox", ID: v.it.ID, Name: v.it.String(), Remove: true, Why: why(v.unwanted, "a newer one is kept"),
+			Kind: "sandbox", ID: v.it.ID, Name: v.it.String(), Remove: true, Why: why(v.it.UID, v.unwanted, "a newer one is kept"),
 		})
 	}
 	return steps, nil

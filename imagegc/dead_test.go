@@ -217,6 +217,10 @@ func TestReclaimTakesWhatEndedPodsLeft(t *testing.T) {
 		if err := d.Collect(t.Context()); err != nil || n.took() != "" {
 			t.Error("collected too much", err)
 		}
+		plan, err := d.PlanReclaim(t.Context())
+		if err != nil || len(plan) != 2 || plan[0].Name != "/(job) a#0" || plan[0].Why != "its pod has ended" || n.took() != "" {
+			t.Errorf("planned %+v, %v", plan, err)
+		}
 		if err := d.Reclaim(t.Context()); err != nil {
 			t.Error(err)
 		}

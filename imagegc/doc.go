@@ -5,7 +5,7 @@
 // Each image that a pod ever ran from stays on the disk, since it may be wanted again; sooner or later there is no room for
 // the next one. [Collector] removes images: when 85 percent of their disk are used those unused the longest, until 80 are; and
 // with a MaxAge those that nobody used for so long, however much room there is. Under disk pressure [Collector.Reclaim] removes
-// all that nobody uses. [Collector.Plan] only says what it would do, and why.
+// all that nobody uses. [Collector.Plan] and [Collector.PlanReclaim] only say what these would do, and why.
 //
 //   - An image that a container has stays, whatever state the container is in and whether it runs from the image or mounts it,
 //     and by whatever name it is known. So do pinned ones, those seen first less than MinAge ago, and those Images answers

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/bits"
 	"time"
 
@@ -121,7 +120,7 @@ func (c *Collector) Collect(ctx context.Context) error {
 // go first.
 func (c *Collector) Reclaim(ctx context.Context) error {
 	return c.round(ctx, func(all []sight) error {
-		_, _, err := c.remove(ctx, all, c.rules(time.Now(), math.MaxInt64))
+		_, _, err := c.remove(ctx, all, c.rules(time.Now(), everything))
 		return err
 	})
 }
@@ -135,6 +134,16 @@ func (c *Collector) Plan(ctx context.Context) ([]Step, error) {
 			steps, _ = plan(all, c.rules(time.Now(), c.excess(d)))
 		}
 		return err
+	})
+	return steps, err
+}
+
+// PlanReclaim is what Reclaim would do now, in the form of Plan.
+func (c *Collector) PlanReclaim(ctx context.Context) ([]Step, error) {
+	var steps []Step
+	err := c.round(ctx, func(all []sight) error {
+		steps, _ = plan(all, c.rules(time.Now(), everything))
+		return nil
 	})
 	return steps, err
 }

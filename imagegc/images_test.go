@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kubeletkit/kubeletkit/imagegc"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
@@ -253,6 +255,28 @@ func TestPlanRemovesNothing(t *testing.T) {
 	if want := "trueapp:1the disk is filling up, and nobody was seen using itfalsenobody uses it, but there is room"; got != want {
 		t.Error(got)
 	}
+}
+
+func TestPlanReclaimIsWhatReclaimRemoves(t *testing.T) {
+	l := newLibrary(t, 1000, sized("a", 50), sized("b", 50), runtime.Image{ID: "c", Size: 50, Pinned: true})
+	l.containers = []runtime.Container{{ID: "1", ImageID: "b"}}
+	c := l.collector(nil)
+	steps, err := c.PlanReclaim(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range steps {
+		got = append(got, fmt.Sprintf("%s %v: %s", s.ID, s.Remove, s.Why))
+	}
+	if diff := cmp.Diff([]string{"a true: nobody was seen using it", "c false: it is pinned", "b false: a container uses it"}, got); diff != "" {
+		t.Error(diff)
+	}
+	l.gone("")
+	if err := c.Reclaim(t.Context()); err != nil {
+		t.Error(err)
+	}
+	l.gone("a")
 }
 
 func TestConfigThatMakesNoSenseIsRefused(t *testing.T) {

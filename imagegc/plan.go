@@ -3,6 +3,7 @@ package imagegc
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -11,12 +12,12 @@ import (
 
 // Step is what a plan says of one thing.
 type Step struct {
-	Kind   string // image, container or sandbox
-	ID     string
-	Name   string // as people know it
-	Size   int64  // bytes; 0 when nobody says
-	Remove bool   // otherwise it stays
-	Why    string
+	Kind   string `json:"kind"` // image, container or sandbox
+	ID     string `json:"id"`
+	Name   string `json:"name"`           // as people know it
+	Size   int64  `json:"size,omitempty"` // bytes; 0 when nobody says
+	Remove bool   `json:"remove"`         // otherwise it stays
+	Why    string `json:"why"`
 
 	reason string // of a removal, as the metric has it
 }
@@ -25,8 +26,11 @@ type Step struct {
 type rules struct {
 	now            time.Time
 	minAge, maxAge time.Duration // zero: no such limit
-	over           int64         // bytes to be freed
+	over           int64         // bytes to be freed; everything: for a disk that runs full
 }
+
+// everything that may go is more than any disk holds.
+const everything = math.MaxInt64
 
 // sight is what is known of one image.
 type sight struct {
@@ -126,7 +130,7 @@ func plan(all []sight, r rules) (steps []Step, left []sight) {
 	for _, s := range free {
 		if freed < r.over {
 			freed += s.image.Size
-			space = append(space, s.goes("space", "the disk is filling up, and "+s.unused(r.now)))
+			space = append(space, s.goes("space", r.cause()+s.unused(r.now)))
 			continue
 		}
 		left = append(left, s)
@@ -135,9 +139,19 @@ func plan(all []sight, r rules) (steps []Step, left []sight) {
 	return slices.Concat(age, space, stay), left
 }
 
+// cause is why room is made.
+func (r rules) cause() string {
+	if r.over == everything {
+		return ""
+	}
+	return "the disk is filling up, and "
+}
+
 // keeps is why an image must stay, empty if it may go.
 func (r rules) keeps(s sight) string {
 	switch {
+	case s.users == 1:
+		return "a container uses it"
 	case s.users > 0:
 		return fmt.Sprintf("%d containers use it", s.users)
 	case s.image.Pinned:
