@@ -77,6 +77,31 @@ func TestAPodThatRunsDoesNotLoseItsPlaceToAnOlderOne(t *testing.T) {
 	})
 }
 
+func TestAPodThatIsOverHasEndedUnlessOnlyItsContainersTellOfIt(t *testing.T) {
+	onNode(t, nil, func(n *node) {
+		ended := func() (all []bool) {
+			synctest.Wait()
+			for _, name := range []string{"job", "file"} {
+				all = append(all, n.roster.Ended(n.pods[name].UID))
+			}
+			return all
+		}
+		n.pods["job"] = n.pod("job", []string{"work=sleep_5", "policy=Never", "source=api"})
+		n.api.put(n.pods["job"])
+		n.do("add file work=sleep_5 policy=Never")
+		if got := ended(); got[0] || got[1] {
+			t.Error("they run, and have ended", got)
+		}
+		n.do("advance 10s")
+		if got := ended(); !got[0] || got[1] {
+			t.Error("they are over: of the server, from a file", got)
+		}
+		if n.roster.Ended("nobody") {
+			t.Error("a stranger has ended")
+		}
+	})
+}
+
 func TestCase_c018_a_refused_pod_holds_nothing(t *testing.T) {
 	onNode(t, fits("10"), func(n *node) {
 		asks := func(name, cpu string) {

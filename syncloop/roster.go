@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
@@ -97,6 +98,15 @@ func (r *Roster) Removable(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.complete && r.pods[uid] == nil
+}
+
+// Ended says that a pod is known, runs no more, and that its last status was told: what is dead of it is only worth its logs.
+// One from a file or an address never has: without it, the next agent would take the pod for one that never ran.
+func (r *Roster) Ended(uid types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := r.pods[uid]
+	return w != nil && w.pod != nil && w.phase == finished && w.told && !podspec.Static(w.pod)
 }
 
 func (r *Roster) list(which func(*worker) bool) []*v1.Pod {
