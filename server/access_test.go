@@ -42,7 +42,7 @@ func full(t testing.TB, change func(*server.Config)) (http.Handler, *streams) {
 		})
 		ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") })
 		c.Metrics = map[string]http.Handler{"/metrics": ok, "/metrics/resource": ok}
-		c.Profiles = ok
+		c.Profiles, c.Garbage = ok, ok
 		if change != nil {
 			change(c)
 		}
@@ -53,7 +53,7 @@ func full(t testing.TB, change func(*server.Config)) (http.Handler, *streams) {
 func everything() []string {
 	return []string{
 		"/", "//", "/pods", "/pods/", "/pods/x", "/podsx", "/runningpods", "/runningpods/", "/metrics", "/metrics/", "/metrics/resource", "/configz", "/configz/",
-		"/debug/pods", "/debug/pods?format=json", "/debug/pprof/", "/stats/summary", "/logs/", "/checkpoint/default/web/app", "/run/default/web/app?cmd=id",
+		"/debug/pods", "/debug/pods?format=json", "/debug/gc", "/debug/pprof/", "/stats/summary", "/logs/", "/checkpoint/default/web/app", "/run/default/web/app?cmd=id",
 		"/containerLogs/default/web/app", "/containerLogs/default/web/", "/containerLogs/", "/containerLogs",
 		"/exec/default/web/app?command=sh&input=1&output=1", "/exec/default/web/u1/app?command=sh&output=1", "/exec/default/web/app/?command=sh&output=1", "/exec/", "/exec",
 		"//exec/default/web/app?command=sh&output=1", "/./exec/default/web/app?command=sh&output=1", "/healthz/../exec/default/web/app?command=sh&output=1",
@@ -152,6 +152,9 @@ func TestRights(t *testing.T) {
 		{"attach by GET is not for readers", "get nodes/proxy", "GET", "/attach/default/web/app?output=1", 403},
 		{"port-forward by GET is not for readers", "get nodes/proxy", "GET", "/portForward/default/web?port=80", 403},
 		{"an odd path to exec is no exec for readers", "get nodes/proxy", "GET", "//exec/default/web/app?command=sh&output=1", 403},
+		{"what could be removed is shown to readers", "get nodes/proxy", "GET", "/debug/gc", 200},
+		{"it is removed by who may create", "create nodes/proxy", "POST", "/debug/gc", 200},
+		{"and not by readers", "get nodes/proxy", "POST", "/debug/gc", 403},
 		{"post is create", "create nodes/pods", "POST", "/pods", 405},
 		{"other methods have no verb", " nodes/pods", "HEAD", "/pods", 405},
 		{"an authorizer in trouble stops everything", "broken", "GET", "/pods", 500},

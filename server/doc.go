@@ -14,6 +14,7 @@
 //	/metrics and others                             Config.Metrics
 //	/configz                                        Config.Configz
 //	/debug/pods                                     what happened to each pod (format=json for programs)
+//	/debug/gc                                       Config.Garbage; with POST, which needs the verb create, it is removed
 //
 // There is never an open door. Only the path /healthz answers everybody; for any other one [Access] first finds out who
 // asks (or the answer is 401) and then whether that user may (or it is 403), before the path is even looked up.

@@ -67,6 +67,15 @@ func (h *handler) configz(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, h.cfg.Configz)
 }
 
+// garbage answers with what nobody needs, and removes it.
+func (h *handler) garbage(w http.ResponseWriter, r *http.Request) error {
+	if h.cfg.Garbage == nil {
+		return fmt.Errorf("removing what nobody needs: %w", errors.ErrUnsupported)
+	}
+	h.cfg.Garbage.ServeHTTP(w, r)
+	return nil
+}
+
 func (h *handler) profiles(w http.ResponseWriter, r *http.Request) error {
 	if h.cfg.Profiles == nil {
 		return fmt.Errorf("profiles: %w", errors.ErrUnsupported)

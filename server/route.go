@@ -37,6 +37,7 @@ func (h *handler) table() []route {
 		{pattern: "/stats/summary", methods: []string{http.MethodGet, http.MethodPost}, rights: []string{"stats", "proxy"}, serve: h.summary},
 		{pattern: "/configz", methods: get, rights: []string{"configz", "proxy"}, serve: h.configz},
 		{pattern: "/debug/pods", methods: get, rights: proxy, serve: h.timelines},
+		{pattern: "/debug/gc", methods: upgrade, rights: proxy, serve: h.garbage},
 		{pattern: "/debug/pprof/", methods: upgrade, rights: proxy, serve: h.profiles},
 	}
 	for _, s := range []struct {

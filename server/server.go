@@ -31,6 +31,7 @@ type Config struct {
 	Summary  Summary                 // nil: no /stats/summary
 	Health   map[string]func() error // by name: syncloop, ...; each returns soon. ping is always there
 	Timeline Timeline                // nil: no /debug/pods
+	Garbage  http.Handler            // GET shows what could be removed, POST removes it; nil: no /debug/gc
 	Profiles http.Handler            // answers below /debug/pprof/, as net/http/pprof does; nil: no such pages
 
 	Observe observe.To
