@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -26,6 +27,8 @@ type FakesConfig struct {
 	Rounds  int           // 0 means 1
 	Span    time.Duration // of steady state, and of pods that come and go; 0 means 20 seconds
 	Member  bool          // with the API server in memory; otherwise with manifests in a directory
+	Agents  []string      // whose figures are wanted; nil means those of both
+	Profile string        // directory for CPU profiles of pods that come and go, for go tool pprof; empty: none
 	Log     io.Writer     // gets a line for each step; nil: nothing is said
 }
 
@@ -38,6 +41,9 @@ func (c FakesConfig) withDefaults() (FakesConfig, error) {
 	}
 	if c.Restart == 0 {
 		c.Restart = 500
+	}
+	if c.Agents == nil {
+		c.Agents = []string{Kubelet, NodeAgent}
 	}
 	c.Rounds = max(c.Rounds, 1)
 	if c.Span == 0 {
@@ -64,7 +70,7 @@ func Fakes(ctx context.Context, cfg FakesConfig) ([]*Table, error) {
 	for _, pods := range cfg.Pods {
 		t := &Table{Title: fmt.Sprintf("%d %s, on a container runtime in memory", pods, where)}
 		for round := range cfg.Rounds {
-			for _, agent := range turns(round) {
+			for _, agent := range turns(cfg.Agents, round) {
 				if err := cfg.measure(ctx, t, agent, pods); err != nil {
 					if ctx.Err() != nil {
 						return nil, ctx.Err()
@@ -80,8 +86,8 @@ func Fakes(ctx context.Context, cfg FakesConfig) ([]*Table, error) {
 }
 
 // turns are the agents in the order of a round: whoever was second is first the next time.
-func turns(round int) []string {
-	agents := []string{Kubelet, NodeAgent}
+func turns(agents []string, round int) []string {
+	agents = slices.Clone(agents)
 	if round%2 == 1 {
 		slices.Reverse(agents)
 	}
@@ -95,6 +101,7 @@ type run struct {
 	table *Table
 	pods  int
 	span  time.Duration
+	files string // for profiles; empty: none
 	cri   cri.RuntimeServiceClient
 }
 
@@ -115,7 +122,7 @@ func (c FakesConfig) measure(ctx context.Context, t *Table, agent string, pods i
 	if err := s.start(ctx); err != nil {
 		return err
 	}
-	r := &run{stage: s, table: t, pods: pods, span: c.Span, cri: cri.NewRuntimeServiceClient(conn)}
+	r := &run{stage: s, table: t, pods: pods, span: c.Span, files: c.Profile, cri: cri.NewRuntimeServiceClient(conn)}
 	steps := []struct {
 		name string
 		do   func(context.Context) error
@@ -268,6 +275,7 @@ func (r *run) churn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	profiled := r.profile(ctx)
 	made := map[string]time.Time{}
 	begun := time.Now()
 	for i := range int(r.span.Seconds() * churnPerSecond) {
@@ -295,7 +303,27 @@ func (r *run) churn(ctx context.Context) error {
 	r.add("pods that come and go: CPU for each", "ms", (after.cpu-before.cpu).Seconds()*1000/float64(len(made)))
 	r.add("pods that come and go: until the last has", "s", took.Seconds())
 	r.add("pods that come and go: RSS", "MB", after.rss)
+	if err := <-profiled; err != nil {
+		return err
+	}
 	return r.latencies(ctx, made)
+}
+
+// profile writes where the agent's time goes during the span, if that is wanted. It sends once, when that is done.
+func (r *run) profile(ctx context.Context) <-chan error {
+	done := make(chan error, 1)
+	if r.files == "" {
+		done <- nil
+		return done
+	}
+	go func() {
+		profile, err := r.ask(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%d", int(r.span.Seconds())))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(r.files, fmt.Sprintf("%s-%d.pprof", r.agent, r.pods)), profile, 0o600)
+		}
+		done <- err
+	}()
+	return done
 }
 
 // replaced says whether the new pods run and the old ones do not.

@@ -49,7 +49,7 @@ func Node(ctx context.Context, cfg NodeConfig) (*Table, error) {
 		return nil, err
 	}
 	for round := range n.cfg.Rounds {
-		for _, agent := range turns(round) {
+		for _, agent := range turns([]string{Kubelet, NodeAgent}, round) {
 			if err := n.turn(ctx, agent); err != nil {
 				if ctx.Err() != nil {
 					return nil, ctx.Err()

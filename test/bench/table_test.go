@@ -78,7 +78,8 @@ func TestParseUsage(t *testing.T) {
 }
 
 func TestTurnsAlternate(t *testing.T) {
-	if a, b := turns(0), turns(1); a[0] != b[1] || a[1] != b[0] || a[0] == a[1] {
+	both := []string{Kubelet, NodeAgent}
+	if a, b := turns(both, 0), turns(both, 1); a[0] != b[1] || a[1] != b[0] || a[0] == a[1] {
 		t.Errorf("%v, then %v", a, b)
 	}
 }

@@ -79,11 +79,14 @@ func fakes(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	flags.IntVar(&cfg.Rounds, "rounds", 1, "how often each agent has its turn")
 	flags.DurationVar(&cfg.Span, "span", 20*time.Second, "of rest, and of pods that come and go")
 	flags.BoolVar(&cfg.Member, "member", false, "with an API server in memory in place of manifests")
+	flags.StringVar(&cfg.Profile, "profile", "", "directory for CPU profiles of pods that come and go; empty: none")
+	only := flags.String("agents", bench.Kubelet+","+bench.NodeAgent, "whose figures are wanted")
 	nodeagent := flags.String("nodeagent", "bin/nodeagent", "file of our agent")
 	out := flags.String("out", "", "file for the figures; empty: none")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	cfg.Agents = strings.Split(*only, ",")
 	for p := range strings.SplitSeq(*pods, ",") {
 		n, err := strconv.Atoi(p)
 		if err != nil || n < 1 {
