@@ -102,7 +102,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		}
 	}}
 	dead := one(&b, imagegc.NewDead, imagegc.DeadConfig{
-		Containers: engine, Sandboxes: engine, Instances: pods, Removable: roster.Removable, Observe: obs("imagegc"),
+		Containers: engine, Sandboxes: engine, Instances: pods, Removable: roster.Removable, Ended: roster.Ended, Observe: obs("imagegc"),
 	})
 	lifecycle := one(&b, pleg.New, pleg.Config{
 		Source: pods, Notifier: engine, Answers: watch.Healthy, Observe: obs("pleg"),
@@ -154,13 +154,13 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 			"/metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), "/metrics/resource": figures.ResourceMetrics(),
 		},
 		Health:  map[string]func() error{"syncloop": loop.Healthy, "pleg": lifecycle.Healthy, "runtime": watch.Healthy},
-		Summary: figures.Summary, Configz: map[string]any{"kubeletconfig": o.kubelet}, Observe: obs("server"),
+		Summary: figures.Summary, Garbage: garbage{dead, guard.images}, Configz: map[string]any{"kubeletconfig": o.kubelet}, Observe: obs("server"),
 	}
 	if value(o.kubelet.EnableProfilingHandler) {
 		api.Profiles = profiles()
 	}
 	if !value(o.kubelet.EnableDebuggingHandlers) {
-		api.Running, api.Logs, api.Streams, api.Timeline, api.Profiles = nil, nil, nil, nil, nil
+		api.Running, api.Logs, api.Streams, api.Timeline, api.Garbage, api.Profiles = nil, nil, nil, nil, nil, nil
 	}
 	above := append(append([]runner{dead, notifier{}}, guard.runners()...), fronts(&b, o, m, api, log)...)
 	if b.err != nil {

@@ -32,6 +32,8 @@ func flagsOf(word string) (out []*flag.Flag) {
 		f, _, _ = agentFlags()
 	case "pods":
 		f, _, _, _ = podsFlags(&client{})
+	case "gc":
+		f, _, _, _ = gcFlags(&client{})
 	case "config":
 		f, _, _, _ = configFlags()
 	default:
@@ -84,7 +86,7 @@ func wordNames() (out []string) {
 
 func bash(out io.Writer) error {
 	var cases strings.Builder
-	for _, w := range []string{"pods", "config", ""} {
+	for _, w := range []string{"pods", "gc", "config", ""} {
 		pattern := w
 		if w == "" {
 			pattern = "*"
@@ -125,7 +127,7 @@ func zsh(out io.Writer) error {
 		fmt.Fprintf(&b, "\t\t%s\n", single(w[0]+":"+w[1]))
 	}
 	b.WriteString("\t)\n\tcase $words[2] in\n\tcompletion) _values shell bash zsh fish ;;\n")
-	for _, w := range []string{"pods", "config", ""} {
+	for _, w := range []string{"pods", "gc", "config", ""} {
 		pattern, first := w, single("1:word:("+w+")")
 		if w == "" {
 			pattern, first = "*", single("1:word:{_describe word words_of_agent}")
@@ -172,10 +174,10 @@ func fish(out io.Writer) error {
 		fmt.Fprintf(&b, "complete -c nodeagent -n __fish_is_first_arg -a %s -d %s\n", w[0], single(w[1]))
 	}
 	b.WriteString("complete -c nodeagent -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n")
-	for _, w := range []string{"pods", "config", ""} {
+	for _, w := range []string{"pods", "gc", "config", ""} {
 		when := "__fish_seen_subcommand_from " + w
 		if w == "" {
-			when = "not __fish_seen_subcommand_from pods config completion help"
+			when = "not __fish_seen_subcommand_from pods gc config completion help"
 		}
 		for _, fl := range flagsOf(w) {
 			_, usage := flag.UnquoteUsage(fl)

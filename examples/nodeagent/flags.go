@@ -58,7 +58,7 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 		return nil, err
 	}
 	if len(rest) > 0 {
-		return nil, fmt.Errorf("unknown command %q; there are pods, check, config, completion and help, and without a command the agent runs", rest[0])
+		return nil, fmt.Errorf("unknown command %q; there are pods, gc, check, config, completion and help, and without a command the agent runs", rest[0])
 	}
 	if o.kubelet, o.warnings, err = o.flags.Load(); err != nil {
 		return nil, err

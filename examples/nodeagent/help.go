@@ -46,6 +46,7 @@ const noEffect = "has no effect"
 func words() [][2]string {
 	return [][2]string{
 		{"pods", "show the pods of a running agent; --watch: go on and show changes"},
+		{"gc", "have a running agent remove what no pod needs; --dry-run: only say what, and why"},
 		{"check", "tell what is missing on this machine, and how to mend it"},
 		{"config", "show the configuration that flags and files come to; --unsupported: what of it has no effect"},
 		{"completion", "print the completion of these words for bash, zsh or fish"},

@@ -85,6 +85,7 @@ func TestBashCompletes(t *testing.T) {
 		{"after --config-dir stands a folder", "--config-dir ku", "kubernetes"},
 		{"after a flag with another value nothing is known", "--port k", ""},
 		{"pods has flags of its own", "pods --i", "--interval"},
+		{"so has gc", "gc --", "--all --dry-run --port --root-dir --server"},
 		{"config has those of the agent and its own", "config --unsup", "--unsupported"},
 		{"check has those of the agent", "check --pod-man", "--pod-manifest-path"},
 		{"completion wants a shell", "completion z", "zsh"},

@@ -2,6 +2,7 @@
 //
 //	nodeagent [flags]          keep the pods of a directory running
 //	nodeagent pods [--watch]   show them
+//	nodeagent gc [--dry-run]   remove what no pod needs, or only say what that is and why
 //	nodeagent check            tell what is missing on this machine, and how to mend it
 //	nodeagent config           show the configuration that flags and files come to
 //	nodeagent completion bash  complete these words in a shell
@@ -42,6 +43,8 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) error {
 	switch word {
 	case "pods":
 		return podsCommand(ctx, args[1:], out)
+	case "gc":
+		return gcCommand(ctx, args[1:], out)
 	case "check":
 		return checkCommand(ctx, args[1:], out)
 	case "config":

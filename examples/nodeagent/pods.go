@@ -38,11 +38,8 @@ func podsCommand(ctx context.Context, args []string, out io.Writer) error {
 	if f.NArg() > 0 {
 		return fmt.Errorf("pods takes flags only, not %q", f.Arg(0))
 	}
-	if c.server == "" {
-		c.server = fmt.Sprintf("https://127.0.0.1:%d", *port)
-	}
-	if u, err := url.Parse(c.server); err != nil || u.Host == "" || u.Scheme != "https" {
-		return fmt.Errorf("--server %q is no https URL", c.server)
+	if err := c.at(*port); err != nil {
+		return err
 	}
 	defer c.close()
 	if *watch {
@@ -59,9 +56,7 @@ func podsCommand(ctx context.Context, args []string, out io.Writer) error {
 
 func podsFlags(c *client) (f *flag.FlagSet, port *int, watch *bool, interval *time.Duration) {
 	f = flag.NewFlagSet("nodeagent pods", flag.ContinueOnError)
-	f.StringVar(&c.root, "root-dir", "/var/lib/nodeagent", "`directory` of the agent's files; its token and certificate are read there")
-	f.StringVar(&c.server, "server", "", "`URL` of the agent; empty: https://127.0.0.1 and --port")
-	port = f.Int("port", 10250, "port of the agent on this machine")
+	port = c.flags(f)
 	watch = f.Bool("watch", false, "go on and show changes")
 	f.BoolVar(watch, "w", false, "short for --watch")
 	return f, port, watch, f.Duration("interval", time.Second, "time between two looks with --watch")
@@ -109,6 +104,24 @@ type client struct {
 	http         *http.Client
 }
 
+// flags are those that say where the agent is.
+func (c *client) flags(f *flag.FlagSet) (port *int) {
+	f.StringVar(&c.root, "root-dir", "/var/lib/nodeagent", "`directory` of the agent's files; its token and certificate are read there")
+	f.StringVar(&c.server, "server", "", "`URL` of the agent; empty: https://127.0.0.1 and --port")
+	return f.Int("port", 10250, "port of the agent on this machine")
+}
+
+// at says where the agent is, once flags are read.
+func (c *client) at(port int) error {
+	if c.server == "" {
+		c.server = fmt.Sprintf("https://127.0.0.1:%d", port)
+	}
+	if u, err := url.Parse(c.server); err != nil || u.Host == "" || u.Scheme != "https" {
+		return fmt.Errorf("--server %q is no https URL", c.server)
+	}
+	return nil
+}
+
 // rows are the pods of the agent.
 func (c *client) rows(ctx context.Context) ([]row, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -130,11 +143,16 @@ func (c *client) rows(ctx context.Context) ([]row, error) {
 
 // get reads the answer to one question into v.
 func (c *client) get(ctx context.Context, path string, v any) error {
+	return c.ask(ctx, http.MethodGet, path, v)
+}
+
+// ask reads the answer to a request into v.
+func (c *client) ask(ctx context.Context, method, path string, v any) error {
 	token, err := os.ReadFile(filepath.Join(c.root, "admin.token"))
 	if err != nil {
 		return fmt.Errorf("the agent's token cannot be read; does it run with this --root-dir, and are you root? %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(c.server, "/")+path, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(c.server, "/")+path, http.NoBody)
 	if err != nil {
 		return err
 	}

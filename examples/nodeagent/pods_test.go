@@ -221,7 +221,7 @@ type list []*v1.Pod
 func (l list) Pods() []*v1.Pod { return l }
 
 // agent serves the API as the real one does, and returns its root directory and URL.
-func agent(t *testing.T, timeline server.Timeline) (root string, s *httptest.Server) {
+func agent(t *testing.T, timeline server.Timeline, change ...func(*server.Config)) (root string, s *httptest.Server) {
 	t.Helper()
 	root = t.TempDir()
 	token, err := server.WriteToken(filepath.Join(root, "admin.token"))
@@ -236,7 +236,11 @@ func agent(t *testing.T, timeline server.Timeline) (root string, s *httptest.Ser
 		t.Fatal(err)
 	}
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u1"}, Status: v1.PodStatus{Phase: v1.PodRunning, PodIP: "10.88.0.2"}}
-	h, err := server.New(server.Config{Pods: list{pod}, Access: server.AdminAccess{Token: token}, Timeline: timeline})
+	cfg := server.Config{Pods: list{pod}, Access: server.AdminAccess{Token: token}, Timeline: timeline}
+	for _, c := range change {
+		c(&cfg)
+	}
+	h, err := server.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
