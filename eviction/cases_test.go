@@ -2,6 +2,8 @@ package eviction_test
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +15,24 @@ import (
 
 	"github.com/kubeletkit/kubeletkit/eviction"
 )
+
+// A is BestEffort, B and C are Burstable, D is Guaranteed: what they use beyond their requests decides, then priority. One pod
+// goes in each pass.
+func TestCase_c049_usage_above_requests_decides_and_no_class(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.capacity[eviction.MemoryAvailable] = 4096 * mi
+		n.run("D", 900*mi, requests("memory", "1Gi"))
+		n.run("C", 2048*mi, prio(1000), requests("memory", "100Mi"))
+		n.run("A", 50*mi)
+		n.run("B", 900*mi, requests("memory", "100Mi"))
+		m := n.manager(parse(t, list{"memory.available": "4000Mi"}, nil, nil, nil), nil)
+		for _, next := range []string{"B", "A", "C", "D"} {
+			n.check(m, next)
+			time.Sleep(time.Minute)
+		}
+	})
+}
 
 func TestCase_c051_static_pod_with_a_priority(t *testing.T) {
 	for _, mirrored := range []bool{false, true} {
@@ -75,6 +95,23 @@ func TestCase_c054_each_signal_has_its_own_disk(t *testing.T) {
 			})
 			n.check(m, want) // the third disk has 1 of 30: less than 15% of it, more than 1%
 		}
+	})
+}
+
+func TestCase_c054_a_signal_nobody_knows_is_told_once_and_not_met(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.run("a", mi)
+		var log strings.Builder
+		m := n.manager(parse(t, list{"imagefs.available": "99%"}, nil, nil, nil), func(c *eviction.Config) {
+			c.Observe.Log = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		n.check(m, "")
+		n.check(m, "")
+		if got := strings.Count(log.String(), "nothing is known of a signal"); got != 1 || !strings.Contains(log.String(), "signal=imagefs.available") {
+			t.Errorf("told %d times: %s", got, &log)
+		}
+		pressure(t, m)
 	})
 }
 

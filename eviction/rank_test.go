@@ -36,7 +36,7 @@ func TestRank(t *testing.T) {
 		layout Layout
 		want   string
 	}{
-		"c049: above request, then priority, then amount": {
+		"above request, then priority, then amount": {
 			MemoryAvailable,
 			[]*v1.Pod{
 				pod("D", requesting("memory", "1Gi"), limited("memory", "1Gi")),

@@ -317,6 +317,35 @@ func TestCase_c065_shared_layers(t *testing.T) {
 	l.gone("i4")
 }
 
+// One image came 40 minutes ago and was used until 2 minutes ago, another came 5 minutes ago and never was used.
+func TestCase_c066_least_and_greatest_age_are_counted_from_different_moments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, 1000)
+		c := l.collector(func(c *imagegc.Config) { c.MinAge, c.MaxAge = 30*time.Minute, 10*time.Minute })
+		look := func(after time.Duration) {
+			t.Helper()
+			time.Sleep(after)
+			if err := c.Collect(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		look(0)
+		l.images = []runtime.Image{sized("used", 1)}
+		l.containers = []runtime.Container{{ID: "x", ImageID: "used"}}
+		look(0)
+		look(35 * time.Minute)
+		l.images = append(l.images, sized("fresh", 99))
+		look(3 * time.Minute)
+		l.containers = nil
+		look(2 * time.Minute)
+		l.gone("")
+		if err := c.Reclaim(t.Context()); err != nil { // whatever the pressure, the fresh one stays
+			t.Error(err)
+		}
+		l.gone("used")
+	})
+}
+
 func TestCase_c067_unused_age_starts_anew_with_the_agent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLibrary(t, 100, sized("a", 1), sized("used", 1))

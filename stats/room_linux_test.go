@@ -195,7 +195,7 @@ func TestCgroupsOfPods(t *testing.T) {
 	}
 }
 
-func TestImagesApartIsToldByDevice(t *testing.T) {
+func TestCase_c054_ImagesApartIsToldByDevice(t *testing.T) {
 	at := func(root, images string) (bool, error) {
 		c, err := New(Config{RootDir: root, Engine: &engine{fs: []runtime.FSUsage{{Mountpoint: images}}}})
 		if err != nil {
