@@ -55,6 +55,7 @@ type Loop struct {
 
 	// The dispatcher alone touches these.
 	sources map[string]bool // which have been complete
+	merged  uint64          // sets
 	tried   time.Time       // when resizes were last looked at
 	unsaved time.Time       // when people were last told that promises are not kept
 	busy    bool            // housekeeping is under way

@@ -27,31 +27,34 @@ func (l *Loop) merge(s set) {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
 	l.r.init()
-	wanted := map[types.UID]bool{}
+	l.merged++
+	var news []*v1.Pod
 	for _, p := range s.pods {
-		if p.UID == "" {
-			l.log.Error("a pod without a uid is left out; its source must give it one", "from", s.source, "namespace", p.Namespace, "pod", p.Name)
-			continue
+		if w := l.r.pods[p.UID]; w != nil {
+			if w.set == l.merged {
+				continue // of two with one uid the second is left out
+			}
+			w.set = l.merged
+			if w.given == p && w.source == s.source && !w.absent && w.pod != nil {
+				continue // as it was
+			}
 		}
-		wanted[p.UID] = true
+		news = append(news, p)
 	}
 	if s.complete {
-		for _, w := range l.r.workers() {
-			if w.source == s.source && w.pod != nil && !wanted[w.uid] {
-				l.lose(w)
-			}
-			if w.from == s.source && w.again != nil && !wanted[w.uid] {
-				w.again = nil
-			}
-		}
+		l.missing(s.source)
 	}
-	pods := slices.SortedStableFunc(slices.Values(s.pods), func(a, b *v1.Pod) int {
+	slices.SortStableFunc(news, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(l.arrival(a), l.arrival(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 	})
-	for _, p := range pods {
-		if wanted[p.UID] {
+	looked := make(map[types.UID]bool, len(news))
+	for _, p := range news {
+		switch {
+		case p.UID == "":
+			l.log.Error("a pod without a uid is left out; its source must give it one", "from", s.source, "namespace", p.Namespace, "pod", p.Name)
+		case !looked[p.UID]:
+			looked[p.UID] = true
 			l.want(s.source, p, l.marked(s.source, p))
-			wanted[p.UID] = false // a second one of that uid is not looked at
 		}
 	}
 	if s.complete && !l.sources[s.source] {
@@ -59,6 +62,26 @@ func (l *Loop) merge(s set) {
 		l.r.complete = len(l.sources) == len(l.cfg.Sources)
 	}
 	l.release()
+}
+
+// missing loses the pods of a source that were not in its newest set. The roster is locked.
+func (l *Loop) missing(source string) {
+	var gone []*worker
+	for _, w := range l.r.pods {
+		if w.set == l.merged {
+			continue
+		}
+		if w.source == source && w.pod != nil {
+			gone = append(gone, w)
+		}
+		if w.from == source {
+			w.again = nil
+		}
+	}
+	slices.SortFunc(gone, func(a, b *worker) int { return cmp.Compare(a.number, b.number) })
+	for _, w := range gone {
+		l.lose(w)
+	}
 }
 
 // arrival puts pods that an earlier agent let in before those that nobody has yet: they are not to lose their place.

@@ -88,6 +88,11 @@ func (r *Roster) Pods() []*v1.Pod {
 	return r.list(func(w *worker) bool { return !w.absent || w.phase < finished })
 }
 
+// Static are those of Pods that no API server gave.
+func (r *Roster) Static() []*v1.Pod {
+	return r.list(func(w *worker) bool { return (!w.absent || w.phase < finished) && podspec.Static(w.pod) })
+}
+
 // Active are the pods that hold resources of the node.
 func (r *Roster) Active() []*v1.Pod {
 	return r.list((*worker).active)
@@ -119,7 +124,7 @@ func (r *Roster) list(which func(*worker) bool) []*v1.Pod {
 		}
 	}
 	slices.SortFunc(out, func(a, b *v1.Pod) int {
-		return strings.Compare(a.Namespace+"/"+a.Name+"/"+string(a.UID), b.Namespace+"/"+b.Name+"/"+string(b.UID))
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(string(a.UID), string(b.UID)))
 	})
 	return out
 }
@@ -166,6 +171,7 @@ type worker struct {
 	pod       *v1.Pod // with the sizes it was promised; nil: a stranger
 	wish      *v1.Pod // with the sizes its source wants; the same object when it was promised those
 	given     *v1.Pod // pod as its source gave it
+	set       uint64  // number of the last set that it was in
 	phase     phase
 	ending    *runtime.Termination
 	rejection *runtime.Rejection

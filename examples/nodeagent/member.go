@@ -105,7 +105,7 @@ func (m *member) report(b *build, o *options, p membership, obs func(string) obs
 		return
 	}
 	m.mirrors = one(b, staticpod.NewMirrors, staticpod.MirrorConfig{
-		Client: m.client, Node: m.client.Node, Pods: p.roster.Pods, Removable: p.roster.Removable, Changed: p.statuses.Again, Observe: obs("mirrors"),
+		Client: m.client, Node: m.client.Node, Pods: p.roster.Static, Removable: p.roster.Removable, Changed: p.statuses.Again, Observe: obs("mirrors"),
 	})
 	m.node = one(b, nodestatus.New, nodestatus.Config{
 		Name: o.nodeName, Initial: one(b, nodestatus.Initial, registration(o)), Setters: setters(b, o, p), Sink: m.client,
