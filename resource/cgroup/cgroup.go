@@ -28,10 +28,11 @@ type Config struct {
 	NoQuota bool          // CPU limits are not enforced
 	Period  time.Duration // of CPU limits; 0: 100 ms
 
-	Allocatable func() v1.ResourceList // what all pods together may use (cpu, memory, pids, huge pages); nil: all there is
+	Allocatable func() v1.ResourceList // what all pods together may use (cpu, memory, pid, huge pages); nil: all there is
 	Pods        func() []*v1.Pod       // those that hold resources now; nil: the burstable together weigh next to nothing
 	Interval    time.Duration          // between two rounds of Run; 0: a minute
 
+	Node    string // that events are about; empty: there are none
 	Observe observe.To
 }
 
@@ -42,7 +43,8 @@ type Tree struct {
 	log   *slog.Logger
 	kick  chan struct{}
 
-	mu sync.Mutex // one change of the tree at a time
+	mu   sync.Mutex // one change of the tree at a time; guards told
+	told string     // what was said last of the limits of all pods together
 }
 
 // New makes a Tree at rest.
@@ -66,34 +68,52 @@ func New(cfg Config) (*Tree, error) {
 func (t *Tree) at(n name) string { return n.path(t.cfg.Systemd) }
 
 // Check makes the tree without pods, and says why that cannot be: without the right to, or without a cgroup file system,
-// pods have no cgroups.
+// pods have no cgroups. Values are written by Run, and when a pod comes.
 func (t *Tree) Check() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.frame(t.cfg.Pods())
+	return t.frame()
 }
 
-// frame makes the cgroup of all pods and of the classes, and gives them what they are to have.
-func (t *Tree) frame(pods []*v1.Pod) error {
+// frame makes the cgroup of all pods and of the classes.
+func (t *Tree) frame() error {
 	if err := t.files.usable(); err != nil {
 		return err
 	}
 	for _, n := range tiers() {
-		v := values{}
-		switch class := n[len(n)-1]; {
-		case class != kubepods:
-			v = tierValues(class, pods)
-		case t.cfg.Allocatable != nil:
-			v = rootValues(t.cfg.Allocatable())
-		}
 		if err := t.files.make(t.at(n)); err != nil {
-			return err
-		}
-		if err := t.files.set(t.at(n), v); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// fill gives the cgroup of all pods and of the classes what they are to have. The kernel may refuse to take memory that is
+// in use; then all else is right, and this is to be called again.
+func (t *Tree) fill(pods []*v1.Pod) error {
+	errs := []error{t.fillRoot()}
+	for _, class := range []string{burstable, bestEffort} {
+		errs = append(errs, t.files.set(t.at(name{kubepods, class}), tierValues(class, pods)))
+	}
+	return errors.Join(errs...)
+}
+
+// fillRoot limits all pods together, and tells of it once.
+func (t *Tree) fillRoot() error {
+	if t.cfg.Allocatable == nil {
+		return nil
+	}
+	err := t.files.set(t.at(name{kubepods}), rootValues(t.cfg.Allocatable()))
+	e := observe.Event{About: observe.Ref{Kind: "Node", Name: t.cfg.Node, UID: t.cfg.Node}, Reason: "NodeAllocatableEnforced", Message: "Updated Node Allocatable limit across pods"}
+	if err != nil {
+		e.Warning, e.Reason = true, "FailedNodeAllocatableEnforcement"
+		e.Message = fmt.Sprintf("Failed to update Node Allocatable Limits %q: %v", path.Join(t.files.root, t.at(name{kubepods})), err)
+	}
+	if e.Message != t.told && t.cfg.Node != "" {
+		t.cfg.Observe.Event(e)
+	}
+	t.told = e.Message
+	return err
 }
 
 // Parent is the cgroup of a pod as engines want to be told where a sandbox goes: a path, with systemd the name of a slice.
@@ -103,6 +123,15 @@ func (t *Tree) Parent(pod *v1.Pod) string {
 		return n.slice()
 	}
 	return path.Join(t.files.root, n.path(false))
+}
+
+// Path is where the cgroup of a pod lies below the mount, as the files of its values are found; that of all pods for nil.
+func (t *Tree) Path(pod *v1.Pod) string {
+	n := name{kubepods}
+	if pod != nil {
+		n = tier(classOf(pod)).pod(pod.UID)
+	}
+	return path.Join(t.files.root, t.at(n))
 }
 
 // Ensure makes the cgroup of a pod, or gives the one that is there what it lacks: nothing becomes less.
@@ -123,8 +152,11 @@ func (t *Tree) change(pod *v1.Pod, onlyMore bool) error {
 	defer t.mu.Unlock()
 	in := tier(classOf(pod))
 	if !t.files.exists(t.at(in)) {
-		if err := t.frame(t.cfg.Pods()); err != nil {
+		if err := t.frame(); err != nil {
 			return err
+		}
+		if err := t.fill(t.cfg.Pods()); err != nil {
+			t.log.Warn("cgroups above those of pods were not all given their values; next try at the next round", "err", err)
 		}
 	}
 	at, wants := t.at(in.pod(pod.UID)), t.cfg.podValues(pod)
@@ -218,7 +250,10 @@ func (t *Tree) round() error {
 	pods := t.cfg.Pods()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	errs := []error{t.frame(pods)}
+	if err := t.frame(); err != nil {
+		return err
+	}
+	errs := []error{t.fill(pods)}
 	for _, p := range pods {
 		at := t.at(tier(classOf(p)).pod(p.UID))
 		if !t.files.exists(at) {

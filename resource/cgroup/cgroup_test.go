@@ -167,7 +167,7 @@ func TestTiersAndRoot(t *testing.T) {
 	if got := tierValues(bestEffort, pods).shares; got != 2 {
 		t.Errorf("best effort %d", got)
 	}
-	got := rootValues(sizes("cpu=2 memory=1Gi pids=500 hugepages-2Mi=4Mi").Requests)
+	got := rootValues(sizes("cpu=2 memory=1Gi pid=500 hugepages-2Mi=4Mi").Requests)
 	want := values{shares: 2048, memory: 1 << 30, pids: 500, hugepages: map[string]int64{"2MB": 4 << 20}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(values{})); diff != "" {
 		t.Error(diff)

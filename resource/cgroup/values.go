@@ -143,7 +143,7 @@ func rootValues(allocatable v1.ResourceList) values {
 	if q, ok := allocatable[v1.ResourceMemory]; ok {
 		v.memory = q.Value()
 	}
-	if q, ok := allocatable["pids"]; ok {
+	if q, ok := allocatable["pid"]; ok {
 		v.pids = q.Value()
 	}
 	v.hugepages = hugepages(allocatable)
