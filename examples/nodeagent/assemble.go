@@ -90,12 +90,16 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Root: o.flags.RootDir, Memory: machineMemory(), Node: m.nodeObject, Changed: roster.Wake, Observe: obs("volume"),
 		Objects: objects, Tokens: tokens, Bundles: bundles, Certificates: certificates,
 	})
+	var figures *stats.Collector
+	grouped := newGroups(ctx, &b, grouping{
+		o, engine.Info, func() (stats.Machine, error) { return figures.Machine() }, roster.Active, obs("cgroup"), log.With("component", "cgroup"),
+	})
 	pods := one(&b, podruntime.New, podruntime.Config{
-		Engine: engine, Images: images, HostIPs: hosts, Memory: machineMemory(), DNS: func() network.DNS { return dns(o) },
+		Engine: engine, Cgroups: grouped.ofPods(), Images: images, HostIPs: hosts, Memory: machineMemory(), DNS: func() network.DNS { return dns(o) },
 		Stats: engine, Objects: objects, Classes: classes, Services: services, Node: m.nodeObject, Subpaths: volumes,
 		Root: o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, LogLinks: o.containerLogs, Changed: roster.Wake, Observe: obs("runtime"),
 	})
-	watch := &runtimeWatch{info: engine.Info, log: log.With("component", "runtime"), back: func() {
+	watch := &runtimeWatch{info: engine.Info, fits: grouped.fits, log: log.With("component", "runtime"), back: func() {
 		m.kickNode()
 		for _, p := range roster.Pods() {
 			roster.Wake(p.UID)
@@ -113,10 +117,11 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 			}
 		},
 	})
-	figures := one(&b, stats.New, stats.Config{
-		Node: o.nodeName, RootDir: o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, Engine: engine, Pods: roster.Pods, Observe: obs("stats"),
+	figures = one(&b, stats.New, stats.Config{
+		Node: o.nodeName, RootDir: o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, Engine: engine, Pods: roster.Pods,
+		PodsCgroup: grouped.all, Cgroup: grouped.of(), Observe: obs("stats"),
 	})
-	guard := newGuards(&b, o, guarded{engine, images, dead, figures, &roster, m.kickNode}, obs, log)
+	guard := newGuards(&b, o, guarded{engine, images, dead, figures, &roster, grouped, m.kickNode}, obs, log)
 	health := one(&b, probes.New, probes.Config{Exec: engine, GRPC: grpcprobe.Check, HostIPs: hosts, Changed: roster.Wake, Observe: obs("probe")})
 	statuses := one(&b, status.New, status.Config{Sink: m.statusSink(log), Observe: obs("status")})
 	sources := m.sources(&b, o, obs("staticpod"))
@@ -134,7 +139,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 			admit.AppArmor{Enabled: admit.AppArmorEnabled()},
 			admit.Features{Declared: features()},
 		),
-		Sweepers: []syncloop.Sweeper{volumes, pods},
+		Sweepers: append([]syncloop.Sweeper{volumes, pods}, grouped.sweepers()...),
 		HostIPs:  hosts, RuntimeName: watch.Name, Resync: o.kubelet.SyncFrequency.Duration, Observe: obs("syncloop"),
 	})
 	m.report(&b, o, membership{&roster, statuses, engine, figures, guard, func() error {
@@ -171,7 +176,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	return layers(ctx,
 		append([]runner{watch}, m.ground(o)...),
 		append([]runner{statuses}, m.reports()...),
-		[]runner{lifecycle, health, volumes, figures},
+		append([]runner{lifecycle, health, volumes, figures}, grouped.runners()...),
 		[]runner{loop},
 		above,
 	)

@@ -35,6 +35,7 @@ type guarded struct {
 	dead    *imagegc.Dead
 	figures *stats.Collector
 	roster  *syncloop.Roster
+	grouped groups
 	changed func() // the node is under pressure, or no more
 }
 
@@ -58,12 +59,12 @@ func newGuards(b *build, o *options, g guarded, obs func(string) observe.To, log
 		Containers: g.engine, Reopen: g.engine, MaxSize: one(b, bytesOf, k.ContainerLogMaxSize), MaxFiles: int(value(k.ContainerLogMaxFiles)),
 		Interval: k.ContainerLogMonitorInterval.Duration, Workers: int(value(k.ContainerLogMaxWorkers)), Log: log.With("component", "logs"),
 	})
-	notifier, err := eviction.CgroupNotifier("")
+	notifier, err := eviction.CgroupNotifier(g.grouped.all)
 	if err != nil {
 		log.Warn("memory that runs short is found out every ten seconds only", "err", err)
 	}
 	evictor := one(b, eviction.New, eviction.Config{
-		Source: eviction.FromSummary(g.figures.Summary), Pods: g.roster, Thresholds: one(b, thresholds, o), Node: o.nodeName,
+		Source: eviction.FromSummary(g.figures.Summary), Pods: g.roster, Thresholds: one(b, thresholds, thresholdsConfig{o, g.grouped.all != "" && g.grouped.enforced}), Node: o.nodeName,
 		Dead: g.dead, Images: images, Notifier: notifier, Layout: g.layout, Changed: g.changed,
 		Transition: k.EvictionPressureTransitionPeriod.Duration, MaxGrace: time.Duration(k.EvictionMaxPodGracePeriod) * time.Second, Observe: obs("eviction"),
 	})
@@ -110,9 +111,19 @@ func (g guards) up() error {
 	return g.down.Healthy()
 }
 
-func thresholds(o *options) ([]eviction.Threshold, error) {
-	k := o.kubelet
-	return eviction.Parse(k.EvictionHard, k.EvictionSoft, k.EvictionSoftGracePeriod, k.EvictionMinimumReclaim)
+type thresholdsConfig struct {
+	o       *options
+	limited bool // pods together may not use more than a certain amount of memory
+}
+
+// thresholds are those of the configuration. Where pods have a limit together, it is a limit of memory too.
+func thresholds(c thresholdsConfig) ([]eviction.Threshold, error) {
+	k := c.o.kubelet
+	list, err := eviction.Parse(k.EvictionHard, k.EvictionSoft, k.EvictionSoftGracePeriod, k.EvictionMinimumReclaim)
+	if c.limited {
+		list = eviction.Allocatable(list)
+	}
+	return list, err
 }
 
 // orNone is what a part takes for none, where zero would mean its default: the configuration has its defaults already.

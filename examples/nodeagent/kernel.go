@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 
 	"k8s.io/kubelet/config/v1beta1"
@@ -24,4 +25,14 @@ func checkKernel(c *v1beta1.KubeletConfiguration, h host) error {
 func swaps(text string) bool {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return len(lines) > 1
+}
+
+// maxThreads is how many threads there may be, 0 when it cannot be told.
+func (h host) maxThreads() (most int64) {
+	for _, name := range []string{"proc/sys/kernel/pid_max", "proc/sys/kernel/threads-max"} {
+		if n, err := strconv.ParseInt(h.read(name), 10, 64); err == nil && (most == 0 || n < most) {
+			most = n
+		}
+	}
+	return most
 }

@@ -15,7 +15,8 @@ import (
 // then. It remembers the last one.
 type runtimeWatch struct {
 	info  func(ctx context.Context) (runtime.Info, error)
-	back  func() // called when it is there again
+	fits  func(runtime.Info) error // an error ends the watch; nil: whatever answers is right
+	back  func()                   // called when it is there again
 	log   *slog.Logger
 	every time.Duration // 0 means 5 s
 
@@ -25,7 +26,7 @@ type runtimeWatch struct {
 	seen bool
 }
 
-// Run asks until ctx ends.
+// Run asks until ctx ends, or a runtime answers that does not fit.
 func (w *runtimeWatch) Run(ctx context.Context) error {
 	every := w.every
 	if every == 0 {
@@ -39,7 +40,9 @@ func (w *runtimeWatch) Run(ctx context.Context) error {
 			return nil
 		case <-next.C:
 		}
-		w.ask(ctx)
+		if err := w.ask(ctx); err != nil {
+			return err
+		}
 		if w.Healthy() == nil {
 			next.Reset(every)
 		} else {
@@ -48,12 +51,18 @@ func (w *runtimeWatch) Run(ctx context.Context) error {
 	}
 }
 
-func (w *runtimeWatch) ask(ctx context.Context) {
+// ask asks once. The error is that the runtime does not fit.
+func (w *runtimeWatch) ask(ctx context.Context) error {
 	own, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	info, err := w.info(own)
 	if ctx.Err() != nil {
-		return
+		return nil
+	}
+	if err == nil && w.fits != nil {
+		if err := w.fits(info); err != nil {
+			return err
+		}
 	}
 	if err == nil && !info.Ready.OK {
 		err = fmt.Errorf("the runtime is not ready: %s", info.Ready.Message)
@@ -74,6 +83,7 @@ func (w *runtimeWatch) ask(ctx context.Context) {
 			w.back()
 		}
 	}
+	return nil
 }
 
 // Healthy is nil while the runtime answers and is ready.

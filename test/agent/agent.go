@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kubeletkit/kubeletkit/test/internal/cgroups"
 )
 
 // Node is the name of the node, which ends the name of every static pod.
@@ -30,6 +33,7 @@ type Agent struct {
 	Root      string // the agent's own files
 	Logs      string // pod-logs-dir
 	Links     string // container-logs-dir
+	Cgroup    string // cgroup-root, this agent's own; empty: pods have no cgroups of their own here
 
 	tb     testing.TB
 	log    string
@@ -68,6 +72,13 @@ func New(tb testing.TB, endpoint string, flags ...string) *Agent {
 			tb.Fatal(err)
 		}
 	}
+	tb.Cleanup(func() {
+		a.Kill()
+		if tb.Failed() {
+			log := a.Log()
+			tb.Logf("the end of the agent's log:\n%s", log[max(0, len(log)-16000):])
+		}
+	})
 	a.args = append([]string{
 		Program(tb),
 		"--container-runtime-endpoint=" + endpoint,
@@ -76,15 +87,30 @@ func New(tb testing.TB, endpoint string, flags ...string) *Agent {
 		"--hostname-override=" + Node, "--address=127.0.0.1", "--port=" + strconv.Itoa(a.port),
 		"--fail-cgroupv1=false", "--fail-swap-on=false", "--healthz-port=0",
 		"--eviction-hard=memory.available<1%,nodefs.available<1%,imagefs.available<1%", "--image-gc-high-threshold=100", // whatever machine this is, and who else is on it
-	}, flags...)
-	tb.Cleanup(func() {
-		a.Kill()
-		if tb.Failed() {
-			log := a.Log()
-			tb.Logf("the end of the agent's log:\n%s", log[max(0, len(log)-16000):])
-		}
-	})
+	}, a.grouped(endpoint)...)
+	a.args = append(a.args, flags...)
 	return a
+}
+
+// grouped makes a cgroup for this agent's pods alone, and removes it with all that is left in it when the test ends: agents
+// that share one would end each other's pods. It returns the flags that say so.
+func (a *Agent) grouped(endpoint string) []string {
+	a.tb.Helper()
+	above := cgroups.Of(endpoint)
+	own := fmt.Sprintf("%s/%x", above, rand.Uint64())
+	if err := cgroups.Make(own); err != nil {
+		a.tb.Logf("pods have no cgroups of their own: %v", err)
+		return []string{"--cgroups-per-qos=false", "--enforce-node-allocatable=none"}
+	}
+	a.Cgroup = own
+	a.tb.Cleanup(func() {
+		a.Kill()
+		if err := cgroups.Remove(context.Background(), own); err != nil {
+			a.tb.Error(err)
+		}
+		cgroups.Spare(above)
+	})
+	return []string{"--cgroup-root=" + own}
 }
 
 // freePort is one nobody listens on, outside the range that outgoing connections take theirs from: it must still be free

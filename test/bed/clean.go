@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/kubeletkit/kubeletkit/test/internal/cgroups"
 	"github.com/kubeletkit/kubeletkit/test/internal/process"
 )
 
@@ -30,7 +31,7 @@ func (b *Bed) RemovePods(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Clean removes everything the bed ever made: pods, processes, mounts, network, and the directory itself.
+// Clean removes everything the bed ever made: pods, processes, mounts, network, agents' cgroups, and the directory itself.
 // It refuses a directory that is no bed; one that does not exist is clean.
 func (b *Bed) Clean(ctx context.Context) error {
 	if _, err := os.Stat(b.path("bed.json")); errors.Is(err, fs.ErrNotExist) {
@@ -69,6 +70,9 @@ func (b *Bed) Clean(ctx context.Context) error {
 		if err := process.End(ctx, pid, b.isShim, syscall.SIGKILL); err != nil {
 			return err
 		}
+	}
+	if err := cgroups.Remove(ctx, cgroups.Of(b.Endpoint())); err != nil {
+		return err
 	}
 	if err := unmountUnder(b.dir); err != nil {
 		return err

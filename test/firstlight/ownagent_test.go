@@ -41,7 +41,7 @@ func pidIn(t *testing.T, info map[string]string) int {
 func restarted(t *testing.T, n *node, flags ...string) *node {
 	t.Helper()
 	next := newNode(t, n.bed, append([]string{
-		"--pod-manifest-path=" + n.Manifests, "--root-dir=" + n.Root, "--pod-logs-dir=" + n.Logs, "--container-logs-dir=" + n.Links,
+		"--pod-manifest-path=" + n.Manifests, "--root-dir=" + n.Root, "--pod-logs-dir=" + n.Logs, "--container-logs-dir=" + n.Links, "--cgroup-root=" + n.Cgroup,
 	}, flags...)...)
 	next.Manifests, next.Root, next.Logs, next.Links = n.Manifests, n.Root, n.Logs, n.Links
 	return next

@@ -146,6 +146,11 @@ func honoured() map[string]string {
 		"serializeImagePulls":                    "one pull at a time",
 		"maxParallelImagePulls":                  "pulls at once",
 		// Resources and the host.
+		"cgroupsPerQOS":                "false: pods have no cgroups of their own",
+		"cgroupRoot":                   "cgroup, there already, in which those of pods lie",
+		"cgroupDriver":                 "how cgroups are named, if the runtime does not say",
+		"podPidsLimit":                 "processes and threads of one pod; -1: any number",
+		"enforceNodeAllocatable":       "pods: all pods together may not use what is reserved",
 		"systemReserved":               "resources kept for the system",
 		"kubeReserved":                 "resources kept for the agent",
 		"failSwapOn":                   "swap on the host is an error",

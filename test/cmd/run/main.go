@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/kubeletkit/kubeletkit/test/bed"
+	"github.com/kubeletkit/kubeletkit/test/internal/cgroups"
 	"github.com/kubeletkit/kubeletkit/test/internal/process"
 )
 
@@ -112,7 +113,12 @@ func (d *demo) startAgent(ctx context.Context, port int) (*exec.Cmd, error) {
 		return nil, err
 	}
 	defer log.Close()
+	group := cgroups.Of(d.bed.Endpoint()) + "/run" // clean removes it with the bed
+	if err := cgroups.Make(group); err != nil {
+		return nil, fmt.Errorf("make a cgroup for the pods: %w", err)
+	}
 	cmd := exec.CommandContext(ctx, d.agent,
+		"--cgroup-root="+group,
 		"--container-runtime-endpoint="+d.bed.Endpoint(),
 		"--pod-manifest-path="+d.manifests,
 		"--root-dir="+d.path("nodeagent"),
