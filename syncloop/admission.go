@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,10 +27,10 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 		pod = promised.Over(pod)
 	}
 	if over(pod.Status.Phase) || pod.DeletionTimestamp != nil {
-		w.cameOver = over(pod.Status.Phase)
+		w.cameToEnd = over(pod.Status.Phase) || l.arrival(pod) > 0
 		w.wish, w.pod = w.pod, pod
 		w.move(l.r, admitted)
-		w.end(l.r, runtime.Termination{})
+		w.end(l.r, runtime.Termination{Grace: left(pod)})
 		l.r.mu.Unlock()
 		return
 	}
@@ -53,6 +54,15 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 		w.ending = &runtime.Termination{Reason: rejection.Reason, Message: rejection.Message}
 		w.move(l.r, refused)
 	}
+}
+
+// left is how much of its grace a pod has that was deleted before this agent knew it; zero: it was not deleted. The server's
+// clock may be wrong, so this never makes a grace longer (see plan.Grace), and never takes it all.
+func left(pod *v1.Pod) time.Duration {
+	if pod.DeletionTimestamp == nil {
+		return 0
+	}
+	return max(time.Until(pod.DeletionTimestamp.Time), time.Second)
 }
 
 // holders are the pods that hold resources, but for one. The roster is locked.
@@ -159,10 +169,10 @@ func (l *Loop) release() {
 	}
 }
 
-// active says that a pod holds resources of the node. One that was over when it came does so only if something of it is
-// seen to run.
+// active says that a pod holds resources of the node. One that came to end (it was over, or was deleted before anybody let it
+// in) does so only if something of it is seen to run.
 func (w *worker) active() bool {
-	return w.pod != nil && w.phase != held && w.phase < finished && w.rejection == nil && (!w.cameOver || w.seen.ContainersRunning())
+	return w.pod != nil && w.phase != held && w.phase < finished && w.rejection == nil && (!w.cameToEnd || w.seen.ContainersRunning())
 }
 
 func over(p v1.PodPhase) bool { return p == v1.PodSucceeded || p == v1.PodFailed }

@@ -253,6 +253,62 @@ func TestCase_c180_a_deletion_before_the_creation_completes(t *testing.T) {
 	})
 }
 
+func TestCase_c180_another_agent_gives_what_is_left_of_a_grace(t *testing.T) {
+	for _, tt := range []struct {
+		rule                    string
+		grace, skew, away, want time.Duration // skew: how far ahead the server's clock is
+	}{
+		{"the rest", 60 * time.Second, 0, 20 * time.Second, 40 * time.Second},
+		{"it is over", 60 * time.Second, 0, 90 * time.Second, 2 * time.Second},
+		{"a server that is ahead makes it no longer", 60 * time.Second, time.Hour, 20 * time.Second, 60 * time.Second},
+		{"a server that is behind leaves the least there is", 60 * time.Second, -time.Hour, 20 * time.Second, 2 * time.Second},
+	} {
+		t.Run(tt.rule, func(t *testing.T) {
+			onNode(t, nil, func(n *node) {
+				n.do("add web app=sleep_100000 source=api") // deaf to the stop signal
+				synctest.Wait()
+				n.api.change("web", func(p *v1.Pod) {
+					p.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(tt.skew + tt.grace)))
+					p.DeletionGracePeriodSeconds = new(int64(tt.grace.Seconds()))
+				})
+				n.do("halt")
+				time.Sleep(tt.away)
+				begun := time.Now()
+				n.do("start")
+				for len(n.runs()) > 0 && time.Since(begun) < time.Hour {
+					time.Sleep(100 * time.Millisecond)
+				}
+				if took := time.Since(begun); took < tt.want || took > tt.want+time.Second {
+					t.Errorf("it took %v to end, want %v", took, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// A pod that was deleted before anybody let it in is promised nothing: no other is refused for it.
+func TestAPodThatCameToEndTakesNoRoom(t *testing.T) {
+	onNode(t, fits("10"), func(n *node) {
+		asks := func(name, cpu string) *v1.Pod {
+			p := n.pod(name, []string{"app=sleep_1000", "source=api"})
+			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}
+			n.pods[name] = p
+			return p
+		}
+		n.do("halt")
+		deleted := asks("deleted", "1900m")
+		n.api.put(deleted)
+		n.do("delete deleted grace=30")
+		n.api.put(asks("runs", "1900m"))
+		n.engine.Inject("ListSandboxes", runtimetest.Delay(time.Second)) // it takes its time to be looked after
+		n.do("start")
+		time.Sleep(10 * time.Second)
+		if got := n.api.phaseOf("deleted") + "," + n.api.phaseOf("runs"); got != "gone,Running " {
+			t.Error(got)
+		}
+	})
+}
+
 // slow is a status.Sink that takes its time for each call.
 type slow struct {
 	*node

@@ -152,19 +152,11 @@ func resizeHistory(t *testing.T, r *rand.Rand) {
 	n.asPromised()
 }
 
-// started says that some container of the pod was made.
-func started(pod *v1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c v1.ContainerStatus) bool { return c.ContainerID != "" })
-}
-
-// notTooMuch checks that no more was promised than there is. A pod that came only to end was promised nothing.
+// notTooMuch checks that no more was promised than there is.
 func (n *node) notTooMuch() {
 	n.t.Helper()
 	sum := int64(0)
 	for _, p := range n.roster.Active() {
-		if p.DeletionTimestamp != nil && !started(p) {
-			continue
-		}
 		has := status.Requests(p)
 		sum += has.Cpu().MilliValue()
 	}

@@ -175,7 +175,7 @@ type worker struct {
 	phase     phase
 	ending    *runtime.Termination
 	rejection *runtime.Rejection
-	cameOver  bool    // its source showed it as over from the beginning
+	cameToEnd bool    // its source showed it as over from the beginning, or as deleted when nobody had let it in
 	absent    bool    // no longer wanted
 	again     *v1.Pod // wanted anew while this life still ends
 	from      string  // the source that wants it anew

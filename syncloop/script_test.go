@@ -289,7 +289,7 @@ func (n *node) do(line string) {
 	case "delete":
 		grace, _ := strconv.ParseInt(strings.TrimPrefix(word[2], "grace="), 10, 64)
 		n.api.change(word[1], func(p *v1.Pod) {
-			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.Now()), &grace
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.NewTime(time.Now().Add(time.Duration(grace)*time.Second))), &grace
 		})
 	case "write":
 		n.api.change(word[1], func(p *v1.Pod) {
