@@ -58,7 +58,7 @@ func (c *Collector) pods(ctx context.Context, now time.Time, disk DiskUsage, nod
 }
 
 // cgroupOf takes from a pod's cgroup what that knows better than its containers: memory of volumes and of those that are gone,
-// and threads.
+// and threads. Where the cgroup says less, containers lie elsewhere: whoever started them gave the pod none.
 func (c *Collector) cgroupOf(now time.Time, pod *v1.Pod, p *stats.PodStats) {
 	if c.cfg.Cgroup == nil {
 		return
@@ -68,9 +68,11 @@ func (c *Collector) cgroupOf(now time.Time, pod *v1.Pod, p *stats.PodStats) {
 		return
 	}
 	at := metav1.NewTime(now)
-	if u, limit, err := cgroupMemory(c.cfg.Root, path); err == nil {
-		p.Memory = limitedMemory(at, u, limit)
+	u, limit, err := cgroupMemory(c.cfg.Root, path)
+	if err != nil || p.Memory.WorkingSetBytes != nil && uint64(u.workingSet) < *p.Memory.WorkingSetBytes {
+		return
 	}
+	p.Memory = limitedMemory(at, u, limit)
 	if n, ok := cgroupThreads(c.cfg.Root, path); ok {
 		p.ProcessStats = &stats.ProcessStats{ProcessCount: bytes(n)}
 	}

@@ -156,12 +156,12 @@ func TestCgroupsOfPods(t *testing.T) {
 		"v1": {
 			"memory/kubepods/memory.stat": "total_inactive_file 30\ntotal_rss 40\n", "memory/kubepods/memory.usage_in_bytes": "100\n",
 			"memory/kubepods/memory.limit_in_bytes": "1000\n",
-			"memory/kubepods/podu/memory.stat":      "total_inactive_file 5\n", "memory/kubepods/podu/memory.usage_in_bytes": "50\n",
+			"memory/kubepods/podu/memory.stat":      "total_inactive_file 5\n", "memory/kubepods/podu/memory.usage_in_bytes": "150\n",
 			"memory/kubepods/podu/memory.limit_in_bytes": "9223372036854771712\n", "pids/kubepods/podu/pids.current": "17\n",
 		},
 		"v2": {
 			"kubepods/memory.stat": "inactive_file 30\nanon 40\n", "kubepods/memory.current": "100\n", "kubepods/memory.max": "1000\n",
-			"kubepods/podu/memory.stat": "inactive_file 5\n", "kubepods/podu/memory.current": "50\n", "kubepods/podu/memory.max": "max\n",
+			"kubepods/podu/memory.stat": "inactive_file 5\n", "kubepods/podu/memory.current": "150\n", "kubepods/podu/memory.max": "max\n",
 			"kubepods/podu/pids.current": "17\n",
 		},
 	} {
@@ -188,8 +188,22 @@ func TestCgroupsOfPods(t *testing.T) {
 				t.Errorf("all pods: %+v", pods.Memory)
 			}
 			p := s.Pods[0]
-			if *p.Memory.WorkingSetBytes != 45 || p.Memory.AvailableBytes != nil || *p.ProcessStats.ProcessCount != 17 {
+			if *p.Memory.WorkingSetBytes != 145 || p.Memory.AvailableBytes != nil || *p.ProcessStats.ProcessCount != 17 {
 				t.Errorf("a pod: %+v, %+v", p.Memory, p.ProcessStats)
+			}
+			for _, name := range []string{"memory/kubepods/podu/memory.usage_in_bytes", "kubepods/podu/memory.current"} {
+				if _, ok := files[name]; ok {
+					if err := os.WriteFile(filepath.Join(dir, "sys/fs/cgroup", name), []byte("50\n"), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			s, err = c.Summary(t.Context(), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p := s.Pods[0]; *p.Memory.WorkingSetBytes != 120 || p.ProcessStats != nil {
+				t.Errorf("a pod whose containers lie elsewhere: %+v, %+v", p.Memory, p.ProcessStats)
 			}
 		})
 	}
