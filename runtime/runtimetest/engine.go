@@ -20,6 +20,9 @@ type Engine struct {
 	// Logs makes containers write their lines to LogDir/LogPath, as files in the CRI format.
 	Logs bool
 
+	// ImageDir is where it says that images lie. Nothing is written there; empty is a place that does not exist.
+	ImageDir string
+
 	mu         sync.Mutex // guards what follows
 	info       runtime.Info
 	sandboxes  map[string]*sandbox

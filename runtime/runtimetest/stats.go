@@ -1,6 +1,7 @@
 package runtimetest
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -27,7 +28,7 @@ func (e *Engine) ImageFS(ctx context.Context) ([]runtime.FSUsage, error) {
 	return do(ctx, e, Call{Method: "ImageFS"}, func() ([]runtime.FSUsage, error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		fs := runtime.FSUsage{Mountpoint: "/var/lib/runtimetest"}
+		fs := runtime.FSUsage{Mountpoint: cmp.Or(e.ImageDir, "/var/lib/runtimetest")}
 		for _, i := range e.images {
 			fs.Used += i.Size
 		}

@@ -28,6 +28,7 @@ type FakesConfig struct {
 	Span    time.Duration // of steady state, and of pods that come and go; 0 means 20 seconds
 	Member  bool          // with the API server in memory; otherwise with manifests in a directory
 	Agents  []string      // whose figures are wanted; nil means those of both
+	Steps   []string      // of fill, rest, summary, churn and restart; nil means all
 	Profile string        // directory for CPU profiles of pods that come and go, for go tool pprof; empty: none
 	Log     io.Writer     // gets a line for each step; nil: nothing is said
 }
@@ -126,11 +127,14 @@ func (c FakesConfig) measure(ctx context.Context, t *Table, agent string, pods i
 	steps := []struct {
 		name string
 		do   func(context.Context) error
-	}{{"fill", r.fill}, {"rest", r.rest}, {"churn", r.churn}, {"restart", r.restart}}
+	}{{"fill", r.fill}, {"rest", r.rest}, {"summary", r.summary}, {"churn", r.churn}, {"restart", r.restart}}
 	if pods != c.Restart {
-		steps = steps[:3]
+		steps = steps[:4]
 	}
 	for _, step := range steps {
+		if c.Steps != nil && !slices.Contains(c.Steps, step.name) {
+			continue
+		}
 		fmt.Fprintf(c.Log, "bench: %s, %d pods: %s\n", agent, pods, step.name)
 		if err := step.do(ctx); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,7 @@ func Serve(ctx context.Context, socket, address string) error {
 		runtime.Image{ID: "sha256:1", Tags: []string{image}, Size: 1 << 20},
 		runtime.Image{ID: "sha256:2", Tags: []string{"registry.k8s.io/pause:3.10.2"}, Size: 1 << 20, Pinned: true},
 	)
+	engine.ImageDir = filepath.Dir(socket) // a kubelet wants to measure it
 	cri := criserver.New(engine)
 	objects := apifake.New()
 	defer objects.Close()

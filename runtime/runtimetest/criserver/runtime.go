@@ -151,11 +151,25 @@ func (s *runtimeService) ExecSync(ctx context.Context, q *cri.ExecSyncRequest) (
 }
 
 func (s *runtimeService) ListContainerStats(ctx context.Context, q *cri.ListContainerStatsRequest) (*cri.ListContainerStatsResponse, error) {
-	list, err := s.engine.ContainerStats(ctx, filter(q.GetFilter().GetLabelSelector(), false))
+	f := filter(q.GetFilter().GetLabelSelector(), false)
+	list, err := s.engine.ContainerStats(ctx, f)
+	if err != nil {
+		return answer(&cri.ListContainerStatsResponse{}, err)
+	}
+	containers, err := s.engine.ListContainers(ctx, f)
+	attributes := make(map[string]*cri.ContainerAttributes, len(containers))
+	for _, c := range containers {
+		attributes[c.ID] = &cri.ContainerAttributes{
+			Id: c.ID, Metadata: &cri.ContainerMetadata{Name: c.Name, Attempt: uint32(c.Restarts)}, Labels: c.Labels, Annotations: c.Annotations,
+		}
+	}
 	a := &cri.ListContainerStatsResponse{}
 	for _, u := range list {
+		if attributes[u.Container] == nil { // it went meanwhile
+			continue
+		}
 		a.Stats = append(a.Stats, &cri.ContainerStats{
-			Attributes:    &cri.ContainerAttributes{Id: u.Container},
+			Attributes:    attributes[u.Container],
 			Cpu:           &cri.CpuUsage{Timestamp: u.At.UnixNano(), UsageCoreNanoSeconds: figure(u.CPUNanos)},
 			Memory:        &cri.MemoryUsage{Timestamp: u.At.UnixNano(), WorkingSetBytes: figure(u.WorkingSet)},
 			WritableLayer: &cri.FilesystemUsage{Timestamp: u.At.UnixNano(), UsedBytes: figure(u.RootFS)},

@@ -81,11 +81,13 @@ func fakes(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	flags.BoolVar(&cfg.Member, "member", false, "with an API server in memory in place of manifests")
 	flags.StringVar(&cfg.Profile, "profile", "", "directory for CPU profiles of pods that come and go; empty: none")
 	only := flags.String("agents", bench.Kubelet+","+bench.NodeAgent, "whose figures are wanted")
+	steps := flags.String("steps", "fill,rest,summary,churn,restart", "what is to be done")
 	nodeagent := flags.String("nodeagent", "bin/nodeagent", "file of our agent")
 	out := flags.String("out", "", "file for the figures; empty: none")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	cfg.Steps = strings.Split(*steps, ",")
 	cfg.Agents = strings.Split(*only, ",")
 	for p := range strings.SplitSeq(*pods, ",") {
 		n, err := strconv.Atoi(p)
