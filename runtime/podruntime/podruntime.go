@@ -84,6 +84,7 @@ type Runtime struct {
 	memory  memory
 	applied *podsizes.Store // what running containers were given
 	hooks   *http.Client
+	network uplink
 	metrics *metrics
 }
 

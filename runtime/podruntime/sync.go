@@ -194,12 +194,8 @@ func (s *step) runSandbox(ctx context.Context, a plan.Action) error {
 
 func (s *step) makeSandbox(ctx context.Context, attempt uint32) (string, error) {
 	if !s.pod.Spec.HostNetwork && s.in.Network.NetNS == "" {
-		info, err := s.cfg.Engine.Info(ctx)
-		if err != nil {
+		if err := s.network.up(ctx, s.cfg.Engine.Info); err != nil {
 			return "", err
-		}
-		if !info.Network.OK {
-			return "", fmt.Errorf("%w: %s", runtime.ErrNetworkNotReady, info.Network.Message)
 		}
 	}
 	if s.cfg.Root != "" {
