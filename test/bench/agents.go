@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -32,12 +30,11 @@ type stage struct {
 	agent   string // a column of the table
 	program string
 	api     string // address of the API server; empty: the agent knows none
-	port    int
 
+	door
 	fakes   *proc
 	now     *proc // the agent's process
 	started time.Time
-	web     *http.Client
 	cluster kubernetes.Interface
 }
 
@@ -47,10 +44,7 @@ func setUp(ctx context.Context, self, agent, program string, member bool) (*stag
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{dir: dir, agent: agent, program: program}
-	s.web = &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // it signs itself
-	}}
+	s := &stage{dir: dir, agent: agent, program: program, door: doorOf(filepath.Join(dir, "root"), 0)}
 	if s.port, err = freePort(ctx); err != nil {
 		return s, err
 	}
@@ -173,27 +167,6 @@ func address() (string, error) {
 		}
 	}
 	return "", errors.New("find an address for the node: this machine has none but loopback")
-}
-
-// ask asks the agent's server.
-func (s *stage) ask(ctx context.Context, path string) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", s.port, path), http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	if token, err := os.ReadFile(s.path("root", "admin.token")); err == nil {
-		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	}
-	a, err := s.web.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer a.Body.Close()
-	body, err := io.ReadAll(a.Body)
-	if err == nil && a.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s: %s", path, a.Status, body)
-	}
-	return body, err
 }
 
 // ready is how many pods are told to be ready.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -279,7 +278,10 @@ func (r *run) churn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	profiled := r.profile(ctx)
+	profiled := unwanted()
+	if r.files != "" {
+		profiled = r.profile(ctx, r.span, filepath.Join(r.files, fmt.Sprintf("%s-%d.pprof", r.agent, r.pods)))
+	}
 	made := map[string]time.Time{}
 	begun := time.Now()
 	for i := range int(r.span.Seconds() * churnPerSecond) {
@@ -311,23 +313,6 @@ func (r *run) churn(ctx context.Context) error {
 		return err
 	}
 	return r.latencies(ctx, made)
-}
-
-// profile writes where the agent's time goes during the span, if that is wanted. It sends once, when that is done.
-func (r *run) profile(ctx context.Context) <-chan error {
-	done := make(chan error, 1)
-	if r.files == "" {
-		done <- nil
-		return done
-	}
-	go func() {
-		profile, err := r.ask(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%d", int(r.span.Seconds())))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(r.files, fmt.Sprintf("%s-%d.pprof", r.agent, r.pods)), profile, 0o600)
-		}
-		done <- err
-	}()
-	return done
 }
 
 // replaced says whether the new pods run and the old ones do not.

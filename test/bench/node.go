@@ -33,7 +33,10 @@ type NodeConfig struct {
 	Burst  int              // pods at once; 0 means 50
 	Idle   time.Duration    // how long the agent is looked at with the burst's pods; 0 means 30 seconds
 	Rounds int              // 0 means 1
-	Log    io.Writer        // gets a line for each step; nil: nothing is said
+	Agents []string         // whose figures are wanted; nil means those of both
+	// Profile is a directory for CPU profiles of nodeagent with pods one after the other, for go tool pprof; empty: none.
+	Profile string
+	Log     io.Writer // gets a line for each step; nil: nothing is said
 }
 
 // Node measures both agents as the one of a cluster's node, with containerd, and the floor between them: the same calls of
@@ -49,7 +52,7 @@ func Node(ctx context.Context, cfg NodeConfig) (*Table, error) {
 		return nil, err
 	}
 	for round := range n.cfg.Rounds {
-		for _, agent := range turns([]string{Kubelet, NodeAgent}, round) {
+		for _, agent := range turns(n.cfg.Agents, round) {
 			if err := n.turn(ctx, agent); err != nil {
 				if ctx.Err() != nil {
 					return nil, ctx.Err()
@@ -95,6 +98,9 @@ func newNode(cfg NodeConfig) (*node, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = io.Discard
+	}
+	if cfg.Agents == nil {
+		cfg.Agents = []string{Kubelet, NodeAgent}
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", cfg.Cluster.Kubeconfig())
 	if err != nil {
@@ -157,7 +163,7 @@ func (n *node) turn(ctx context.Context, agent string) error {
 		return err
 	}
 	defer watcher.Stop()
-	t := &turn{node: n, agent: agent, pid: c.AgentPID(a), events: watcher.ResultChan()}
+	t := &turn{node: n, agent: agent, root: root, pid: c.AgentPID(a), events: watcher.ResultChan()}
 	time.Sleep(5 * time.Second) // it comes to rest
 	for _, step := range []struct {
 		name string
@@ -198,6 +204,7 @@ type turn struct {
 	*node
 
 	agent  string
+	root   string
 	pid    int
 	events <-chan watch.Event
 }
@@ -211,6 +218,10 @@ func (t *turn) serial(ctx context.Context) error {
 		return err
 	}
 	t.add("RSS at the start", "MB", before.rss)
+	profiled := unwanted()
+	if t.cfg.Profile != "" && t.agent == NodeAgent {
+		profiled = doorOf(t.root, 10250).profile(ctx, time.Duration(t.cfg.Serial)*time.Second/2, filepath.Join(t.cfg.Profile, "node.pprof"))
+	}
 	var ready, gone []float64
 	for i := range t.cfg.Serial {
 		name := fmt.Sprint("serial-", i)
@@ -240,7 +251,7 @@ func (t *turn) serial(ctx context.Context) error {
 	t.add("one by one: from create to Ready, p50", "ms", median(ready))
 	t.add("one by one: from delete to gone, p50", "ms", median(gone))
 	t.add("one by one: the agent's CPU for each pod", "ms", (after.cpu-before.cpu).Seconds()*1000/float64(t.cfg.Serial))
-	return nil
+	return <-profiled
 }
 
 // see waits for events of so many pods, and tells when each was seen first.

@@ -22,12 +22,15 @@ func node(ctx context.Context, flags *flag.FlagSet, args []string) (err error) {
 	flags.IntVar(&cfg.Burst, "burst", 50, "pods at once")
 	flags.DurationVar(&cfg.Idle, "idle", 30*time.Second, "how long the agent is looked at with these pods")
 	flags.IntVar(&cfg.Rounds, "rounds", 2, "how often each agent has its turn")
+	flags.StringVar(&cfg.Profile, "profile", "", "directory for CPU profiles of nodeagent; empty: none")
+	only := flags.String("agents", bench.Kubelet+","+bench.NodeAgent, "whose figures are wanted")
 	dir := flags.String("dir", ".cluster", "directory of the cluster")
 	nodeagent := flags.String("nodeagent", "bin/nodeagent", "file of our agent")
 	out := flags.String("out", "", "file for the figures; empty: none")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	cfg.Agents = strings.Split(*only, ",")
 	kubelet, ours, err := agents(ctx, *nodeagent)
 	if err != nil {
 		return err
