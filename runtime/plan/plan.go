@@ -15,6 +15,11 @@ type Input struct {
 	ProbeResults runtime.ProbeResults
 	Backoff      map[string]Backoff // by container name, as earlier actions gave them
 	Now          time.Time
+
+	// Noticed is when the end of a container was seen first, by its ID, on the clock of Now. It counts in place of an end that
+	// the engine tells and that cannot be true: the engine's clock, or everybody's, may have been set. One that is not in it is
+	// believed.
+	Noticed map[string]time.Time
 }
 
 // Verb of an Action.
@@ -294,12 +299,19 @@ func (p *planner) start(s start) {
 	p.do(a)
 }
 
-// lastEnd is when the newest instance that ended did so, zero when none has.
+// lastEnd is when the newest instance that ended did so, zero when none has. None has ended after that was seen, and none
+// before it was asked for.
 func (p *planner) lastEnd(name string) time.Time {
 	for i := range p.Seen.Containers {
-		if c := &p.Seen.Containers[i]; c.Name == name && c.State == runtime.Exited {
-			return c.Finished
+		c := &p.Seen.Containers[i]
+		if c.Name != name || c.State != runtime.Exited {
+			continue
 		}
+		at, known := p.Noticed[c.ID]
+		if !known || !c.Finished.After(at) && !c.Finished.Before(p.Backoff[name].Updated) {
+			at = c.Finished
+		}
+		return at
 	}
 	return time.Time{}
 }

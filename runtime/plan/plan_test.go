@@ -270,6 +270,34 @@ func TestCrashBackoff(t *testing.T) {
 	}
 }
 
+// Clocks of an engine that are wrong, or were set between an end and a look, make no wait longer and none shorter.
+func TestAnEndThatCannotBeTrueIsTakenForWhenItWasSeen(t *testing.T) {
+	for _, wrong := range []time.Duration{-3 * time.Hour, -time.Minute, time.Minute, 3 * time.Hour} {
+		pod := podOf(always, "a")
+		remembered := map[string]Backoff{}
+		now := t0
+		var waits []time.Duration
+		for attempt := range 9 {
+			seen := look("sandbox:ready", fmt.Sprintf("a#%d:exited=1", attempt))
+			ended := now
+			seen.Containers[0].Finished = ended.Add(wrong)
+			noticed := map[string]time.Time{seen.Containers[0].ID: ended}
+			for range 2 {
+				p := Sync(Input{Pod: pod, Seen: seen, Backoff: remembered, Now: now, Noticed: noticed})
+				if len(p.Actions) == 1 {
+					remembered["a"] = p.Actions[0].Backoff
+					break
+				}
+				now = p.RetryAt
+			}
+			waits = append(waits, now.Sub(ended)/time.Second)
+		}
+		if diff := cmp.Diff([]time.Duration{0, 10, 20, 40, 80, 160, 300, 300, 300}, waits); diff != "" {
+			t.Errorf("wrong by %v: seconds waited (-want +got)\n%s", wrong, diff)
+		}
+	}
+}
+
 func TestBackoffMessage(t *testing.T) {
 	pod := podOf(always, "a")
 	seen := look("sandbox:ready", "a:exited=1@3s")

@@ -42,12 +42,12 @@ func (s *step) postStart(ctx context.Context, c *v1.Container, id string) error 
 }
 
 // preStop runs the hook of a container that is about to be stopped, once, for as long as its grace lasts.
-func (r *Runtime) preStop(ctx context.Context, pod *v1.Pod, a plan.Action) {
+func (r *Runtime) preStop(ctx context.Context, pod *v1.Pod, a *ending) {
 	c, _ := plan.Find(pod, a.Container)
 	if c == nil || c.Lifecycle == nil || c.Lifecycle.PreStop == nil || !r.memory.once(pod.UID, preStopRun, a.ID) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.Grace)
+	ctx, cancel := context.WithDeadline(ctx, a.end)
 	defer cancel()
 	if err := r.hook(ctx, c, a.ID, c.Lifecycle.PreStop); err != nil {
 		r.tell(pod, a.Container, true, "FailedPreStopHook", "PreStopHook failed")

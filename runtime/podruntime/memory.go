@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"hash/fnv"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +28,8 @@ type remembered struct {
 	gates   map[string]gate            // by container name; "" is the sandbox
 	room    uint64                     // fingerprint of the sizes its cgroup has; 0: not known
 	done    map[deed]bool              // what is done once for a container instance
+	noticed map[string]time.Time       // by ID of an instance: when it was first seen to have ended
+	ends    map[string]time.Time       // by ID of an instance that is being stopped: when its time is over
 	follows map[string]followed        // by container name
 	turn    uint64                     // of its starts; 0: none is given
 }
@@ -56,7 +57,7 @@ func (m *memory) with(uid types.UID, f func(p *remembered)) {
 		if m.pods == nil {
 			m.pods = map[types.UID]*remembered{}
 		}
-		p = &remembered{backoff: map[string]plan.Backoff{}, gates: map[string]gate{}, done: map[deed]bool{}}
+		p = &remembered{backoff: map[string]plan.Backoff{}, gates: map[string]gate{}, done: map[deed]bool{}, noticed: map[string]time.Time{}, ends: map[string]time.Time{}}
 		m.pods[uid] = p
 	}
 	f(p)
@@ -167,12 +168,45 @@ func (m *memory) once(uid types.UID, what, id string) (first bool) {
 	return first
 }
 
-// trim forgets deeds of instances that are no more, so that a pod that crashes for years costs nothing.
-func (m *memory) trim(seen runtime.Pod) {
+// notice is when each instance that has ended was first seen so.
+func (m *memory) notice(seen runtime.Pod, now time.Time) (out map[string]time.Time) {
 	m.with(seen.UID, func(p *remembered) {
-		maps.DeleteFunc(p.done, func(d deed, _ bool) bool {
-			return !slices.ContainsFunc(seen.Containers, func(c runtime.Container) bool { return c.ID == d.id })
-		})
+		for _, c := range seen.Containers {
+			if _, known := p.noticed[c.ID]; !known && c.State == runtime.Exited {
+				p.noticed[c.ID] = now
+			}
+		}
+		out = maps.Clone(p.noticed)
+	})
+	return out
+}
+
+// end is when the time of an instance is over that is being stopped: who asks again gives it no more of it.
+func (m *memory) end(uid types.UID, id string, at time.Time) (end time.Time) {
+	m.with(uid, func(p *remembered) {
+		if earlier, known := p.ends[id]; known && earlier.Before(at) {
+			at = earlier
+		}
+		p.ends[id] = at
+	})
+	return at
+}
+
+// unend forgets that an instance is being stopped.
+func (m *memory) unend(uid types.UID, id string) {
+	m.with(uid, func(p *remembered) { delete(p.ends, id) })
+}
+
+// trim forgets what it knows of instances that are no more, so that a pod that crashes for years costs nothing.
+func (m *memory) trim(seen runtime.Pod) {
+	exists := make(map[string]bool, len(seen.Containers))
+	for _, c := range seen.Containers {
+		exists[c.ID] = true
+	}
+	m.with(seen.UID, func(p *remembered) {
+		maps.DeleteFunc(p.done, func(d deed, _ bool) bool { return !exists[d.id] })
+		maps.DeleteFunc(p.noticed, func(id string, _ time.Time) bool { return !exists[id] })
+		maps.DeleteFunc(p.ends, func(id string, _ time.Time) bool { return !exists[id] })
 	})
 }
 

@@ -365,6 +365,45 @@ func TestStopIsCutByItsContext(t *testing.T) {
 	})
 }
 
+// Its sandbox would take a container with it that could not be stopped and has time left.
+func TestWhatCouldNotBeStoppedKeepsItsTimeAndGetsNoMore(t *testing.T) {
+	for _, tt := range []struct {
+		rule      string
+		fault     error
+		out, want time.Duration // how long the engine cannot stop it, when it ended
+	}{
+		{"once", errors.New("no"), time.Second, 5 * time.Second},
+		{"until its time is over", errors.New("no"), time.Hour, 5 * time.Second},
+		{"an answer was lost, and it knows already that it is to end", runtimetest.Lost(errors.New("lost"))(t.Context(), runtimetest.Call{}), time.Second, 5 * time.Second},
+		{"it has not heard yet that it is to end", runtime.ErrUnavailable, 20 * time.Second, 25 * time.Second},
+	} {
+		t.Run(tt.rule, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				p := pod("sleep 100") // deaf to the stop signal
+				n.sync(p)
+				start := time.Now()
+				n.engine.Inject("StopContainer", func(context.Context, runtimetest.Call) error {
+					if time.Since(start) < tt.out {
+						return tt.fault
+					}
+					return nil
+				})
+				for range 60 {
+					if err := n.Stop(t.Context(), p, n.look(p), runtime.Termination{}); err == nil {
+						break
+					}
+					time.Sleep(time.Second)
+				}
+				ended := n.look(p).Newest("a").Finished.Sub(start)
+				if ended < tt.want || ended > tt.want+time.Second {
+					t.Errorf("it ended after %v, want %v", ended, tt.want)
+				}
+			})
+		})
+	}
+}
+
 func TestSidecarsEndLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

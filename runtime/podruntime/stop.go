@@ -48,66 +48,83 @@ func unknown(seen runtime.Pod) *v1.Pod {
 	return pod
 }
 
-// stop carries out the stops of a plan, side by side but for those that wait for others.
+// ending is a stop of a plan that is being carried out.
+type ending struct {
+	plan.Action
+	end  time.Time     // when the time of a container is over
+	done chan struct{} // closed when it has been stopped, or could not be
+	left bool          // once done: it was not stopped, and has time left
+}
+
+// stop carries out the stops of a plan, side by side but for those that wait for others. Whoever could not be stopped and
+// has time left keeps it: its sandbox stays, and the next call goes on.
 func (r *Runtime) stop(ctx context.Context, pod *v1.Pod, actions []plan.Action) error {
-	ended := make([]chan struct{}, len(actions))
-	for i := range ended {
-		ended[i] = make(chan struct{})
-	}
-	start := time.Now()
-	var containers, sandboxes errgroup.Group
+	all := make([]*ending, len(actions))
 	for i, a := range actions {
-		group := &containers
-		if a.Verb == plan.StopSandbox {
-			group = &sandboxes
+		all[i] = &ending{Action: a, done: make(chan struct{})}
+		if a.Verb == plan.StopContainer {
+			all[i].end = r.memory.end(pod.UID, a.ID, time.Now().Add(a.Grace))
 		}
-		group.Go(func() error {
-			defer close(ended[i])
-			if a.Verb == plan.StopSandbox {
-				return r.stopSandbox(ctx, a, ended)
+	}
+	var containers, sandboxes errgroup.Group
+	for _, e := range all {
+		if e.Verb == plan.StopSandbox {
+			sandboxes.Go(func() error { return r.stopSandbox(ctx, e, all) })
+			continue
+		}
+		containers.Go(func() error {
+			defer close(e.done)
+			err := r.stopContainer(ctx, pod, e, all)
+			if errors.Is(err, runtime.ErrUnavailable) { // it has not heard yet that it is to end
+				r.memory.unend(pod.UID, e.ID)
+				e.end = time.Now().Add(e.Grace)
 			}
-			return r.stopContainer(ctx, pod, a, start, ended)
+			e.left = err != nil && e.end.After(time.Now())
+			return err
 		})
 	}
 	return errors.Join(containers.Wait(), sandboxes.Wait())
 }
 
-func (r *Runtime) stopSandbox(ctx context.Context, a plan.Action, ended []chan struct{}) error {
-	for _, i := range a.After {
+func (r *Runtime) stopSandbox(ctx context.Context, e *ending, all []*ending) error {
+	for _, i := range e.After {
 		select {
-		case <-ended[i]:
+		case <-all[i].done:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		if all[i].left {
+			return nil // why is told already
+		}
 	}
-	if err := r.cfg.Engine.StopSandbox(ctx, a.ID); err != nil {
-		return fmt.Errorf("stop sandbox %s: %w", a.ID, err)
+	if err := r.cfg.Engine.StopSandbox(ctx, e.ID); err != nil {
+		return fmt.Errorf("stop sandbox %s: %w", e.ID, err)
 	}
 	return nil
 }
 
 // stopContainer runs the preStop hook, waits for what must end before, and stops a container, all within its grace.
-func (r *Runtime) stopContainer(ctx context.Context, pod *v1.Pod, a plan.Action, start time.Time, ended []chan struct{}) (err error) {
-	if r.memory.once(pod.UID, killingTold, a.ID) {
-		r.tell(pod, a.Container, false, "Killing", a.Why)
+func (r *Runtime) stopContainer(ctx context.Context, pod *v1.Pod, e *ending, all []*ending) (err error) {
+	if r.memory.once(pod.UID, killingTold, e.ID) {
+		r.tell(pod, e.Container, false, "Killing", e.Why)
 	}
-	ctx, trace := r.cfg.Observe.Begin(ctx, r.refOf(pod, a.Container), "stop container")
+	ctx, trace := r.cfg.Observe.Begin(ctx, r.refOf(pod, e.Container), "stop container")
 	defer func() { trace.End(err) }()
-	r.preStop(ctx, pod, a)
-	deadline := time.NewTimer(time.Until(start.Add(a.Grace)))
+	r.preStop(ctx, pod, e)
+	deadline := time.NewTimer(time.Until(e.end))
 	defer deadline.Stop()
-	for _, i := range a.After {
+	for _, i := range e.After {
 		select {
-		case <-ended[i]:
+		case <-all[i].done:
 		case <-deadline.C:
 			deadline.Reset(0) // the others have no time left either
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	left := max(a.Grace-time.Since(start).Truncate(time.Second), plan.MinGrace)
-	if err := r.cfg.Engine.StopContainer(ctx, a.ID, left); err != nil && !errors.Is(err, runtime.ErrNotFound) {
-		return fmt.Errorf("stop container %s: %w", a.Container, err)
+	left := (time.Until(e.end) + time.Second - 1).Truncate(time.Second)
+	if err := r.cfg.Engine.StopContainer(ctx, e.ID, max(left, plan.MinGrace)); err != nil && !errors.Is(err, runtime.ErrNotFound) {
+		return fmt.Errorf("stop container %s: %w", e.Container, err)
 	}
 	return nil
 }

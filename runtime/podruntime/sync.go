@@ -22,12 +22,16 @@ func (r *Runtime) Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (
 	if err := checkUID(pod.UID); err != nil {
 		return runtime.SyncResult{}, err
 	}
+	s := &step{Runtime: r, pod: pod, in: in, now: time.Now()}
+	var noticed map[string]time.Time
 	if in.Seen.UID == pod.UID {
 		r.memory.trim(in.Seen)
+		noticed = r.memory.notice(in.Seen, s.now)
 	}
 	r.adopt(pod)
-	s := &step{Runtime: r, pod: pod, in: in, now: time.Now()}
-	p := plan.Sync(plan.Input{Pod: pod, Seen: in.Seen, ProbeResults: in.ProbeResults, Backoff: r.memory.backoff(pod.UID), Now: s.now})
+	p := plan.Sync(plan.Input{
+		Pod: pod, Seen: in.Seen, ProbeResults: in.ProbeResults, Backoff: r.memory.backoff(pod.UID), Now: s.now, Noticed: noticed,
+	})
 	s.retry(p.RetryAt)
 	s.wait(p)
 	if s.held(p) {
