@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeletkit/kubeletkit/internal/podsizes"
 	"github.com/kubeletkit/kubeletkit/observe"
@@ -194,8 +195,16 @@ func (l *Loop) resync() {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
 	for _, w := range l.r.pods {
-		l.after(w, time.Duration(rand.Int64N(int64(l.cfg.Resync)/2+1)))
+		l.after(w, spread(l.cfg.Resync/2, w.uid, w.looks))
 	}
+}
+
+// spread is a part of d that differs from pod to pod and from time to time, so that not all are busy at once. Who asks the
+// same again is answered the same: what happened can be played again.
+func spread(d time.Duration, uid types.UID, n uint64) time.Duration {
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, uid, " ", n)
+	return time.Duration(h.Sum64() % uint64(d+1))
 }
 
 // after wakes a worker at that time from now, unless a timer does so earlier. The roster is locked.

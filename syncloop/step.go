@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -112,7 +111,7 @@ func (l *Loop) outcome(w *worker, p phase, err error) {
 		return
 	}
 	wait := min(retryFirst<<min(w.failures, 10), retryMax)
-	wait += time.Duration(rand.Int64N(int64(wait)/2 + 1))
+	wait += spread(wait/2, w.uid, w.looks)
 	w.failures++
 	if w.retryAt.After(time.Now()) { // the runtime knows best when
 		wait = time.Until(w.retryAt)
