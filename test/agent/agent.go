@@ -129,6 +129,9 @@ func freePort(tb testing.TB) int {
 	return 0
 }
 
+// Flag adds flags to those that the next process is started with, and they win.
+func (a *Agent) Flag(flags ...string) { a.args = append(a.args, flags...) }
+
 // Port is where it serves HTTPS, on 127.0.0.1.
 func (a *Agent) Port() int { return a.port }
 
