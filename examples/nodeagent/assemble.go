@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	v1 "k8s.io/api/core/v1"
+	kubelet "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/kubeletkit/kubeletkit/imagegc"
 	"github.com/kubeletkit/kubeletkit/network"
@@ -92,12 +94,19 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	})
 	var figures *stats.Collector
 	grouped := newGroups(ctx, &b, grouping{
-		o, engine.Info, func() (stats.Machine, error) { return figures.Machine() }, roster.Active, obs("cgroup"), log.With("component", "cgroup"),
+		o, engine.Info, func() (stats.Machine, error) { return figures.Machine() }, &roster, obs("cgroup"),
 	})
+	figures = one(&b, stats.New, stats.Config{
+		Node: o.nodeName, RootDir: o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, Engine: engine, Pods: roster.Pods,
+		PodsCgroup: grouped.all, Cgroup: grouped.of(), Observe: obs("stats"),
+	})
+	grouped = grouped.checked(&b, o, log.With("component", "cgroup"))
 	pods := one(&b, podruntime.New, podruntime.Config{
 		Engine: engine, Cgroups: grouped.ofPods(), Images: images, HostIPs: hosts, Memory: machineMemory(), DNS: func() network.DNS { return dns(o) },
 		Stats: engine, Objects: objects, Classes: classes, Services: services, Node: m.nodeObject, Subpaths: volumes,
-		Root: o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, LogLinks: o.containerLogs, Changed: roster.Wake, Observe: obs("runtime"),
+		Kernel: podruntime.LookAtKernel(os.DirFS("/")), Policy: policy(o.kubelet), SeccompDefault: value(o.kubelet.SeccompDefault),
+		Users: one(&b, func(k *kubelet.KubeletConfiguration) (podruntime.Users, error) { return users(ctx, k) }, o.kubelet),
+		Root:  o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, LogLinks: o.containerLogs, Changed: roster.Wake, Observe: obs("runtime"),
 	})
 	watch := &runtimeWatch{info: engine.Info, fits: grouped.fits, log: log.With("component", "runtime"), back: func() {
 		m.kickNode()
@@ -116,10 +125,6 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 				dead.Trim(e.Pod.UID)
 			}
 		},
-	})
-	figures = one(&b, stats.New, stats.Config{
-		Node: o.nodeName, RootDir: o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, Engine: engine, Pods: roster.Pods,
-		PodsCgroup: grouped.all, Cgroup: grouped.of(), Observe: obs("stats"),
 	})
 	guard := newGuards(&b, o, guarded{engine, images, dead, figures, &roster, grouped, m.kickNode}, obs, log)
 	health := one(&b, probes.New, probes.Config{Exec: engine, GRPC: grpcprobe.Check, HostIPs: hosts, Changed: roster.Wake, Observe: obs("probe")})

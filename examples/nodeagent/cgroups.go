@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -36,13 +37,11 @@ type grouping struct {
 	o       *options
 	info    func(ctx context.Context) (runtime.Info, error)
 	machine func() (stats.Machine, error)
-	pods    func() []*v1.Pod
+	roster  *syncloop.Roster
 	obs     observe.To
-	log     *slog.Logger
 }
 
-// newGroups makes the tree of cgroups. A machine that does not let us is no reason not to run pods, unless a place for them was
-// given by name.
+// newGroups makes the tree of cgroups, at rest.
 func newGroups(ctx context.Context, b *build, c grouping) groups {
 	k := c.o.kubelet
 	if b.err != nil {
@@ -52,22 +51,30 @@ func newGroups(ctx context.Context, b *build, c grouping) groups {
 		return groups{flat: oneGroup("/" + k.CgroupRoot)}
 	}
 	g := groups{driver: c.driver(ctx), enforced: slices.Contains(k.EnforceNodeAllocatable, "pods")}
-	tree := one(b, cgroup.New, cgroup.Config{
+	g.tree = one(b, cgroup.New, cgroup.Config{
 		Root: k.CgroupRoot, Systemd: g.driver == "systemd", PodPids: value(k.PodPidsLimit),
 		Allocatable: one(b, c.allocatable, g.enforced), Pods: c.pods, Node: c.o.nodeName, Observe: c.obs,
 	})
-	if b.err != nil {
-		return groups{}
+	if b.err == nil {
+		g.all = g.tree.Path(nil)
 	}
-	switch err := tree.Check(); {
-	case err != nil && k.CgroupRoot != "" && k.CgroupRoot != "/":
+	return g
+}
+
+// checked is g with the tree in place. A machine that does not let us make it is no reason not to run pods, unless a place for
+// it was given by name.
+func (g groups) checked(b *build, o *options, log *slog.Logger) groups {
+	if g.tree == nil || b.err != nil {
+		return g
+	}
+	switch err := g.tree.Check(); {
+	case err != nil && strings.Trim(o.kubelet.CgroupRoot, "/") != "":
 		b.err = fmt.Errorf("cgroupRoot (--cgroup-root): %w", err)
 	case err != nil:
-		c.log.Warn("pods have no cgroups of their own: nothing limits them together, and how many processes they have. "+
+		log.Warn("pods have no cgroups of their own: nothing limits them together, nor how many processes they have. "+
 			"Run as root with cgroups mounted read-write, or set cgroupsPerQOS: false and enforceNodeAllocatable: [none]", "err", err)
 		return groups{}
 	}
-	g.tree, g.all = tree, tree.Path(nil)
 	return g
 }
 
@@ -120,6 +127,14 @@ func (c grouping) allocatable(enforced bool) (func() v1.ResourceList, error) {
 		}
 		return all
 	}, nil
+}
+
+// pods are those that hold resources; nil until all sources have said which these are.
+func (c grouping) pods() []*v1.Pod {
+	if !c.roster.Removable("") {
+		return nil
+	}
+	return append([]*v1.Pod{}, c.roster.Active()...)
 }
 
 // capacityOf is what a cgroup can limit of a machine.

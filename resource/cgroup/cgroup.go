@@ -29,7 +29,7 @@ type Config struct {
 	Period  time.Duration // of CPU limits; 0: 100 ms
 
 	Allocatable func() v1.ResourceList // what all pods together may use (cpu, memory, pid, huge pages); nil: all there is
-	Pods        func() []*v1.Pod       // those that hold resources now; nil: the burstable together weigh next to nothing
+	Pods        func() []*v1.Pod       // those that hold resources now; nil, or a nil list: not known, and the burstable weigh what they did
 	Interval    time.Duration          // between two rounds of Run; 0: a minute
 
 	Node    string // that events are about; empty: there are none
@@ -68,34 +68,41 @@ func New(cfg Config) (*Tree, error) {
 func (t *Tree) at(n name) string { return n.path(t.cfg.Systemd) }
 
 // Check makes the tree without pods, and says why that cannot be: without the right to, or without a cgroup file system,
-// pods have no cgroups. Values are written by Run, and when a pod comes.
+// pods have no cgroups.
 func (t *Tree) Check() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.frame()
 }
 
-// frame makes the cgroup of all pods and of the classes.
+// frame makes the cgroup of all pods and of the classes. What they are not given now they will be with the next round.
 func (t *Tree) frame() error {
 	if err := t.files.usable(); err != nil {
 		return err
 	}
+	pods := t.cfg.Pods()
 	for _, n := range tiers() {
+		if pods == nil && !t.files.exists(t.at(n)) {
+			pods = []*v1.Pod{} // new, it would weigh as much as all of the machine's other processes
+		}
 		if err := t.files.make(t.at(n)); err != nil {
 			return err
 		}
+	}
+	if err := t.fill(pods); err != nil {
+		t.log.Warn("cgroups above those of pods were not all given their values; next try at the next round", "err", err)
 	}
 	return nil
 }
 
 // fill gives the cgroup of all pods and of the classes what they are to have. The kernel may refuse to take memory that is
-// in use; then all else is right, and this is to be called again.
+// in use; all else is right then.
 func (t *Tree) fill(pods []*v1.Pod) error {
-	errs := []error{t.fillRoot()}
-	for _, class := range []string{burstable, bestEffort} {
-		errs = append(errs, t.files.set(t.at(name{kubepods, class}), tierValues(class, pods)))
+	err := errors.Join(t.fillRoot(), t.files.set(t.at(name{kubepods, bestEffort}), tierValues(bestEffort, pods)))
+	if pods == nil {
+		return err
 	}
-	return errors.Join(errs...)
+	return errors.Join(err, t.files.set(t.at(name{kubepods, burstable}), tierValues(burstable, pods)))
 }
 
 // fillRoot limits all pods together, and tells of it once.
@@ -154,9 +161,6 @@ func (t *Tree) change(pod *v1.Pod, onlyMore bool) error {
 	if !t.files.exists(t.at(in)) {
 		if err := t.frame(); err != nil {
 			return err
-		}
-		if err := t.fill(t.cfg.Pods()); err != nil {
-			t.log.Warn("cgroups above those of pods were not all given their values; next try at the next round", "err", err)
 		}
 	}
 	at, wants := t.at(in.pod(pod.UID)), t.cfg.podValues(pod)
@@ -253,7 +257,7 @@ func (t *Tree) round() error {
 	if err := t.frame(); err != nil {
 		return err
 	}
-	errs := []error{t.fill(pods)}
+	var errs []error
 	for _, p := range pods {
 		at := t.at(tier(classOf(p)).pod(p.UID))
 		if !t.files.exists(at) {

@@ -21,6 +21,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/observe"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -405,6 +407,82 @@ func TestRunKeepsValuesRight(t *testing.T) {
 		cancel()
 		wg.Wait()
 	})
+}
+
+func TestWhatIsNotKnownStays(t *testing.T) {
+	var pods []*v1.Pod
+	f := newFixture(t, 1, Config{Pods: func() []*v1.Pod { return pods }})
+	check := func(what, want string) {
+		t.Helper()
+		if err := f.Check(); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.file("cpu/kubepods/burstable/cpu.shares"); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	check("a new cgroup while pods are not known", "2")
+	pods = []*v1.Pod{podOf("a", "cpu=1")}
+	check("a pod", "1024")
+	pods = nil
+	check("another agent that knows none yet", "1024")
+	pods = []*v1.Pod{}
+	check("none", "2")
+}
+
+type events func(observe.Event)
+
+func (f events) Event(e observe.Event) { f(e) }
+
+func TestLimitsOfAllPodsAreToldOf(t *testing.T) {
+	var told []string
+	size := "memory=1Gi"
+	f := newFixture(t, 2, Config{
+		Node: "n1", Allocatable: func() v1.ResourceList { return sizes(size).Requests },
+		Observe: observe.To{Events: events(func(e observe.Event) { told = append(told, e.About.Kind+" "+e.About.Name+" "+e.Reason) })},
+	})
+	round := func(what string, want ...string) {
+		t.Helper()
+		told = nil
+		if err := f.round(); err != nil {
+			t.Error(err)
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("%s: %v, want %v", what, told, want)
+		}
+	}
+	round("the first time", "Node n1 NodeAllocatableEnforced")
+	round("again")
+	limit := filepath.Join(f.cfg.Mount, "kubepods/memory.max")
+	if err := errors.Join(os.Remove(limit), os.Mkdir(limit, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	round("it is refused", "Node n1 FailedNodeAllocatableEnforcement")
+	round("it is refused again")
+	if err := errors.Join(os.Remove(limit), os.WriteFile(limit, []byte("max"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	round("it is not refused any more", "Node n1 NodeAllocatableEnforced")
+	f.holds(map[string]string{"kubepods/memory.max": "1073741824"})
+	if err := f.Ensure(t.Context(), podOf("u")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPaths(t *testing.T) {
+	for systemd, want := range map[bool][]string{
+		false: {"/top/kubepods", "/top/kubepods/burstable/poda-1", "/top/kubepods/burstable/poda-1"},
+		true:  {"/top/kubepods.slice", "/top/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda_1.slice", "kubepods-burstable-poda_1.slice"},
+	} {
+		tree, err := New(Config{Root: "top", Systemd: systemd})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := podOf("a-1", "cpu=1")
+		if got := []string{tree.Path(nil), tree.Path(pod), tree.Parent(pod)}; !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
 }
 
 func TestNoCgroups(t *testing.T) {

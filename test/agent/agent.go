@@ -12,7 +12,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -129,8 +131,14 @@ func freePort(tb testing.TB) int {
 	return 0
 }
 
-// Flag adds flags to those that the next process is started with, and they win.
-func (a *Agent) Flag(flags ...string) { a.args = append(a.args, flags...) }
+// Flag has the next process started with these flags, --name=value each, in place of those of the same name.
+func (a *Agent) Flag(flags ...string) {
+	for _, f := range flags {
+		name, _, _ := strings.Cut(f, "=")
+		a.args = slices.DeleteFunc(a.args, func(has string) bool { return strings.HasPrefix(has, name+"=") })
+		a.args = append(a.args, f)
+	}
+}
 
 // Port is where it serves HTTPS, on 127.0.0.1.
 func (a *Agent) Port() int { return a.port }

@@ -16,6 +16,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeletkit/kubeletkit/internal/apifake"
@@ -87,7 +89,7 @@ func sizes(words string) v1.ResourceRequirements {
 func podOf(name string, containers ...string) *v1.Pod {
 	grace, no := int64(1), false
 	p := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: uuid.NewUUID()}, // the runtime may have those of earlier tests
 		Spec: v1.PodSpec{
 			NodeName: agent.Node, TerminationGracePeriodSeconds: &grace, EnableServiceLinks: &no, RestartPolicy: v1.RestartPolicyAlways,
 			DNSPolicy: v1.DNSDefault, SecurityContext: &v1.PodSecurityContext{}, SchedulerName: "default-scheduler",
@@ -104,7 +106,28 @@ func podOf(name string, containers ...string) *v1.Pod {
 
 // create has the cluster give a pod to the node.
 func (n *node) create(p *v1.Pod) *v1.Pod {
+	n.t.Helper()
+	n.t.Cleanup(func() { n.forget(p.UID) })
 	return n.api.Put(p).(*v1.Pod)
+}
+
+// forget has the runtime remove what a test that failed has left of a pod.
+func (n *node) forget(uid types.UID) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	list, err := n.cri.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(uid)}}})
+	if err != nil {
+		n.t.Error(err)
+	}
+	for _, s := range list.GetItems() {
+		if _, err := n.cri.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: s.GetId()}); err != nil {
+			n.t.Error(err)
+		}
+		if _, err := n.cri.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: s.GetId()}); err != nil {
+			n.t.Error(err)
+		}
+	}
 }
 
 // now is a pod as the cluster sees it; nil: it is gone.
