@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	v1 "k8s.io/api/core/v1"
-	kubelet "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/kubeletkit/kubeletkit/imagegc"
 	"github.com/kubeletkit/kubeletkit/network"
@@ -104,9 +102,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	pods := one(&b, podruntime.New, podruntime.Config{
 		Engine: engine, Cgroups: grouped.ofPods(), Images: images, HostIPs: hosts, Memory: machineMemory(), DNS: func() network.DNS { return dns(o) },
 		Stats: engine, Objects: objects, Classes: classes, Services: services, Node: m.nodeObject, Subpaths: volumes,
-		Kernel: podruntime.LookAtKernel(os.DirFS("/")), Policy: policy(o.kubelet), SeccompDefault: value(o.kubelet.SeccompDefault),
-		Users: one(&b, func(k *kubelet.KubeletConfiguration) (podruntime.Users, error) { return users(ctx, k) }, o.kubelet),
-		Root:  o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, LogLinks: o.containerLogs, Changed: roster.Wake, Observe: obs("runtime"),
+		Root: o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, LogLinks: o.containerLogs, Changed: roster.Wake, Observe: obs("runtime"),
 	})
 	watch := &runtimeWatch{info: engine.Info, fits: grouped.fits, log: log.With("component", "runtime"), back: func() {
 		m.kickNode()
