@@ -50,7 +50,7 @@ func rules() map[string]rule {
 		"runtime/plan":                  {"runtime", api, 280},
 		"runtime/image":                 {"runtime observe", api + "github.com/distribution/reference", 290},
 		"runtime/image/keyring":         {"runtime observe", api + "github.com/distribution/reference", 290},
-		"runtime/podruntime":            {"runtime runtime/plan runtime/logs network observe", api, 300},
+		"runtime/podruntime":            {"runtime runtime/plan runtime/logs network observe", api + "github.com/google/renameio/v2", 300},
 		"runtime/cri":                   {"runtime observe", "k8s.io/cri-api google.golang.org/grpc", 330},
 
 		"pleg":    {"runtime observe", "", 100},

@@ -107,15 +107,27 @@ func (r *Resolv) limit() (warnings []string) {
 		warnings = append(warnings, "nameservers over the limit of 3 are left out: "+strings.Join(r.Servers[maxServers:], " "))
 		r.Servers = r.Servers[:maxServers]
 	}
-	kept, length := r.Searches[:0:0], 0
+	if len(r.Searches) > maxSearches {
+		warnings = append(warnings, "search domains over the limit of 32 are left out: "+strings.Join(r.Searches[maxSearches:], " "))
+		r.Searches = r.Searches[:maxSearches]
+	}
+	var kept []string
 	for _, s := range r.Searches {
-		if len(s) > maxSearch || len(kept) == maxSearches || length+len(s) > maxSearchChars {
-			warnings = append(warnings, "search domain over the limits is left out: "+s)
+		if len(s) > maxSearch {
+			warnings = append(warnings, "search domain over the limit of 253 characters is left out: "+s)
 			continue
 		}
-		kept, length = append(kept, s), length+len(s)+1
+		kept = append(kept, s)
 	}
-	r.Searches = kept
+	fits, length := 0, -1 // no space before the first
+	for fits < len(kept) && length+1+len(kept[fits]) <= maxSearchChars {
+		length += 1 + len(kept[fits])
+		fits++
+	}
+	if fits < len(kept) {
+		warnings = append(warnings, "search domains over the limit of 2048 characters in all are left out: "+strings.Join(kept[fits:], " "))
+	}
+	r.Searches = kept[:fits]
 	return warnings
 }
 

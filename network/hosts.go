@@ -41,7 +41,7 @@ func KernelHostname(pod *v1.Pod, name, domain string) (string, error) {
 	}
 	full := name + "." + domain
 	if len(full) > maxLabel+1 {
-		return "", fmt.Errorf("setHostnameAsFQDN: %q is longer than the %d characters a hostname may have; shorten hostname or subdomain", full, maxLabel+1)
+		return "", fmt.Errorf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested); shorten hostname or subdomain", full, maxLabel+1, len(full))
 	}
 	return full, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -102,7 +103,9 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	pods := one(&b, podruntime.New, podruntime.Config{
 		Engine: engine, Cgroups: grouped.ofPods(), Images: images, HostIPs: hosts, Memory: machineMemory(), DNS: func() network.DNS { return dns(o) },
 		Stats: engine, Objects: objects, Classes: classes, Services: services, Node: m.nodeObject, Subpaths: volumes,
-		Root: o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, LogLinks: o.containerLogs, Changed: roster.Wake, Observe: obs("runtime"),
+		Kernel: podruntime.LookAtKernel(os.DirFS("/")), Policy: policy(o.kubelet), SeccompDefault: value(o.kubelet.SeccompDefault),
+		Users: one(&b, newUsers, idsFor{ctx, o.kubelet}),
+		Root:  o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, LogLinks: o.containerLogs, Changed: roster.Wake, Observe: obs("runtime"),
 	})
 	watch := &runtimeWatch{info: engine.Info, fits: grouped.fits, log: log.With("component", "runtime"), back: func() {
 		m.kickNode()

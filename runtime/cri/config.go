@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 
@@ -25,7 +26,7 @@ func sandboxConfig(c *runtime.SandboxConfig) *cri.PodSandboxConfig {
 			CgroupParent:    c.CgroupParent,
 			SecurityContext: sandboxSecurity(c.Security, c.Namespaces),
 			Sysctls:         c.Sysctls,
-			Overhead:        resources(c.Overhead),
+			Overhead:        cmp.Or(resources(c.Overhead), &cri.LinuxContainerResources{}), // as the kubelet does
 			Resources:       resources(c.Resources),
 		},
 	}
@@ -117,7 +118,7 @@ func mounts(list []runtime.Mount, users []runtime.IDMapping) ([]*cri.Mount, erro
 			UidMappings: idMappings(users), GidMappings: idMappings(users),
 		}
 		if m.Image != "" {
-			k.Image = &cri.ImageSpec{Image: m.Image}
+			k.Image = &cri.ImageSpec{Image: m.Image, UserSpecifiedImage: m.UserImage, Annotations: m.Annotations}
 		}
 		out = append(out, k)
 	}

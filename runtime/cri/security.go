@@ -45,7 +45,7 @@ func containerSecurity(s runtime.Security, n runtime.Namespaces) *cri.LinuxConta
 	if s.UID == nil {
 		k.RunAsUsername = s.Username
 	}
-	if len(s.AddCaps)+len(s.DropCaps) > 0 {
+	if s.AddCaps != nil || s.DropCaps != nil {
 		k.Capabilities = &cri.Capability{AddCapabilities: s.AddCaps, DropCapabilities: s.DropCaps}
 	}
 	return k

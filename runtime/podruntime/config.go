@@ -1,14 +1,11 @@
 package podruntime
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,16 +24,17 @@ func refOf(pod *v1.Pod) runtime.PodRef {
 
 // sandboxConfig describes a pod's sandbox. It is the same at each call but for attempt, so that an agent that was
 // restarted names the sandbox as the one before it did.
-func (r *Runtime) sandboxConfig(pod *v1.Pod, attempt uint32, net runtime.Network) (*runtime.SandboxConfig, []string, error) {
+func (r *Runtime) sandboxConfig(ctx context.Context, pod *v1.Pod, attempt uint32, net runtime.Network) (*runtime.SandboxConfig, []string, error) {
 	c := &runtime.SandboxConfig{
 		Pod: refOf(pod), Attempt: attempt, LogDir: r.files.logDir(refOf(pod)), NetNS: net.NetNS,
-		Namespaces: namespaces(pod), Security: sandboxSecurity(pod), Resources: podResources(pod),
+		Namespaces: namespaces(pod), Resources: r.sizing().sandbox(pod), Overhead: r.sizing().overhead(pod),
 		Ports: ports(pod), Annotations: pod.Annotations, Labels: maps.Clone(pod.Labels),
 	}
 	if r.cfg.Cgroups != nil {
 		c.CgroupParent = r.cfg.Cgroups.Parent(pod)
 	}
 	dns := r.cfg.DNS()
+	var err error
 	if !pod.Spec.HostNetwork {
 		name, domain, err := network.Hostname(pod, dns.Domain)
 		if err != nil {
@@ -54,20 +52,34 @@ func (r *Runtime) sandboxConfig(pod *v1.Pod, attempt uint32, net runtime.Network
 			c.Sysctls[strings.ReplaceAll(ctl.Name, "/", ".")] = ctl.Value
 		}
 	}
-	if name := pod.Spec.RuntimeClassName; name != nil && *name != "" {
-		if r.cfg.Classes == nil {
-			return nil, nil, fmt.Errorf("runtimeClassName %q: this agent knows no runtime classes", *name)
-		}
-		handler, err := r.cfg.Classes(*name)
-		switch {
-		case errors.Is(err, runtime.ErrNotFound):
-			return nil, nil, fmt.Errorf("runtimeclass.node.k8s.io %q %w", *name, runtime.ErrNotFound)
-		case err != nil:
-			return nil, nil, fmt.Errorf("runtimeClassName %q: %w", *name, err)
-		}
-		c.Handler = handler
+	if c.Security, err = sandboxSecurity(pod); err != nil {
+		return nil, nil, err
+	}
+	if c.Handler, err = r.class(pod); err != nil {
+		return nil, nil, err
+	}
+	if c.Namespaces.Users, err = r.users(ctx, pod, c.Handler); err != nil {
+		return nil, nil, err
 	}
 	return c, warnings, nil
+}
+
+// class is the handler of the pod's runtime class.
+func (r *Runtime) class(pod *v1.Pod) (handler string, err error) {
+	name := pod.Spec.RuntimeClassName
+	if name == nil || *name == "" {
+		return "", nil
+	}
+	if r.cfg.Classes == nil {
+		return "", fmt.Errorf("runtimeClassName %q: this agent knows no runtime classes", *name)
+	}
+	switch handler, err = r.cfg.Classes(*name); {
+	case errors.Is(err, runtime.ErrNotFound):
+		return "", fmt.Errorf("runtimeclass.node.k8s.io %q %w", *name, runtime.ErrNotFound)
+	case err != nil:
+		return "", fmt.Errorf("runtimeClassName %q: %w", *name, err)
+	}
+	return handler, nil
 }
 
 // ports are those of the regular containers, each once.
@@ -100,8 +112,8 @@ type making struct {
 	sandbox runtime.Sandbox
 	config  *runtime.SandboxConfig
 	in      runtime.SyncInput
-	images  map[string]string // IDs of images that are mounted, by volume
-	undo    []func()          // when it is made or given up
+	images  map[string]runtime.Mount // what there is of images that are mounted, by volume
+	undo    []func()                 // when it is made or given up
 }
 
 func (m *making) done() {
@@ -132,7 +144,11 @@ func (r *Runtime) containerConfig(ctx context.Context, m *making) (*runtime.Cont
 	if err != nil {
 		return nil, err
 	}
-	sec, err := security(pod, spec, m.img, r.cfg.Root)
+	grant, err := r.grant(ctx, pod, spec)
+	if err != nil {
+		return nil, err
+	}
+	sec, err := r.security(pod, spec, m.img)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +161,7 @@ func (r *Runtime) containerConfig(ctx context.Context, m *making) (*runtime.Cont
 		Command: expandAll(spec.Command, env), Args: expandAll(spec.Args, env), Dir: spec.WorkingDir,
 		Env: env.vars, Mounts: mounts, Devices: devices, LogPath: logFile(spec.Name, m.attempt),
 		Stdin: spec.Stdin, StdinOnce: spec.StdinOnce, TTY: spec.TTY,
-		Resources: resources(pod, spec, r.cfg.Memory), Namespaces: namespaces(pod), Security: sec, Sandbox: m.config,
+		Resources: r.sizing().container(pod, spec), Namespaces: m.config.Namespaces, Security: sec, Sandbox: m.config,
 		Annotations: annotations(pod, spec, m.attempt),
 	}
 	if m.kind == plan.Ephemeral {
@@ -153,6 +169,7 @@ func (r *Runtime) containerConfig(ctx context.Context, m *making) (*runtime.Cont
 			return nil, err
 		}
 	}
+	grant.into(c)
 	return c, nil
 }
 
@@ -198,116 +215,6 @@ func annotations(pod *v1.Pod, c *v1.Container, attempt uint32) map[string]string
 func jsonOf(v any) string {
 	b, _ := json.Marshal(v) // API types: cannot fail
 	return string(b)
-}
-
-// mounts are the volumes in the order of the spec, then /etc/hosts and the file for the termination message.
-func (r *Runtime) mounts(ctx context.Context, m *making, env *environ, ips []string) (mounts []runtime.Mount, devices []runtime.Device, err error) {
-	pod, spec := m.pod, m.spec
-	for i := range spec.VolumeMounts {
-		mount, err := r.volumeMount(ctx, m, i, env)
-		if err != nil {
-			return nil, nil, fmt.Errorf("mount %s: %w", spec.VolumeMounts[i].MountPath, err)
-		}
-		mounts = append(mounts, mount)
-	}
-	for _, d := range spec.VolumeDevices {
-		v, ok := m.in.Volumes[d.Name]
-		if !ok || v.Device == "" {
-			return nil, nil, fmt.Errorf("block volume %q of device %s is not in place", d.Name, d.DevicePath)
-		}
-		permissions := "mrw"
-		if v.ReadOnly {
-			permissions = "r"
-		}
-		devices = append(devices, runtime.Device{HostPath: v.Device, ContainerPath: d.DevicePath, Permissions: permissions})
-	}
-	if hosts, err := r.hostsMount(pod, spec, ips); err != nil {
-		return nil, nil, err
-	} else if hosts != nil {
-		mounts = append(mounts, *hosts)
-	}
-	if spec.TerminationMessagePath != "" && r.cfg.Root != "" {
-		path, err := r.files.terminationFile(pod.UID, spec.Name)
-		if err != nil {
-			return nil, nil, err
-		}
-		mounts = append(mounts, runtime.Mount{HostPath: path, ContainerPath: spec.TerminationMessagePath})
-	}
-	return mounts, devices, nil
-}
-
-// volumeMount is mount number i of the container.
-func (r *Runtime) volumeMount(ctx context.Context, m *making, i int, env *environ) (runtime.Mount, error) {
-	vm := &m.spec.VolumeMounts[i]
-	v, ok := m.in.Volumes[vm.Name]
-	if !ok {
-		return runtime.Mount{}, fmt.Errorf("volume %q is not in place", vm.Name)
-	}
-	mount := runtime.Mount{HostPath: v.Path, Image: cmp.Or(m.images[vm.Name], v.Image), ContainerPath: vm.MountPath, ReadOnly: vm.ReadOnly || v.ReadOnly, Relabel: v.Relabel}
-	if vm.MountPropagation != nil {
-		mount.Propagation = string(*vm.MountPropagation)
-	}
-	mount.Recursive = vm.RecursiveReadOnly != nil && *vm.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled
-	path, err := subpath(vm, env)
-	switch {
-	case err != nil || path == "":
-		return mount, err
-	case v.Image != "":
-		mount.SubPath = path
-		return mount, nil
-	case r.cfg.Subpaths == nil:
-		return mount, errors.New("subPath needs a volume manager, and this agent has none")
-	}
-	host, done, err := r.cfg.Subpaths.Subpath(ctx, m.pod.UID, vm.Name, m.spec.Name, i, path)
-	if err != nil {
-		return mount, err
-	}
-	m.undo = append(m.undo, done)
-	mount.HostPath = host
-	return mount, nil
-}
-
-// subpath is the path within the volume. In an expression every variable must be there and say something.
-func subpath(vm *v1.VolumeMount, env *environ) (string, error) {
-	if vm.SubPathExpr == "" {
-		return vm.SubPath, nil
-	}
-	missing := ""
-	path := podspec.Expand(vm.SubPathExpr, func(name string) (string, bool) {
-		value, ok := env.lookup(name)
-		if !ok || value == "" {
-			missing = name
-		}
-		return value, ok
-	})
-	if missing != "" {
-		return "", fmt.Errorf("subPathExpr %q: environment variable %s is not set or empty", vm.SubPathExpr, missing)
-	}
-	return path, nil
-}
-
-// hostsMount writes the pod's /etc/hosts, unless the container brings its own or the pod has no address to put there.
-func (r *Runtime) hostsMount(pod *v1.Pod, c *v1.Container, ips []string) (*runtime.Mount, error) {
-	const path = "/etc/hosts"
-	own := slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return filepath.Clean(m.MountPath) == path })
-	if own || r.cfg.Root == "" || len(ips) == 0 && !pod.Spec.HostNetwork {
-		return nil, nil
-	}
-	name, domain, err := network.Hostname(pod, r.cfg.DNS().Domain)
-	if err != nil {
-		return nil, err
-	}
-	var host []byte
-	if pod.Spec.HostNetwork {
-		if host, err = os.ReadFile(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("read the host's %s: %w", path, err)
-		}
-	}
-	file := r.files.hosts(pod.UID)
-	if err := os.WriteFile(file, network.Hosts(pod, ips, name, domain, host), 0o644); err != nil {
-		return nil, fmt.Errorf("write the pod's %s: %w", path, err)
-	}
-	return &runtime.Mount{HostPath: file, ContainerPath: path, Relabel: true}, nil
 }
 
 func expandAll(in []string, env *environ) []string {

@@ -52,6 +52,8 @@ type Config struct {
 	Engine runtime.Engine
 	Images Images // nil: nothing is pulled; the engine finds a container's image, or has none and is given what is written
 
+	Allocations Allocations // nil: nothing is set aside for containers
+
 	Cgroups  Cgroups                                       // nil: a sandbox lies where its engine puts it
 	Subpaths Subpaths                                      // nil: a mount with a subPath fails
 	Objects  Objects                                       // nil: a variable from a ConfigMap or Secret fails
@@ -63,7 +65,12 @@ type Config struct {
 	Node    func() *v1.Node    // what resourceFieldRef falls back to; nil: unknown
 	HostIPs func() []string    // this machine's, the primary one first; nil: unknown
 	Memory  int64              // of this machine in bytes; 0: unknown
+	Kernel  Kernel             // what this machine can do beside that: LookAtKernel
 	DNS     func() network.DNS // how names are resolved, asked for each sandbox; nil: the engine's way
+
+	Policy         Policy // of resources
+	Users          Users  // IDs for user namespaces of pods
+	SeccompDefault bool   // containers that say nothing get the engine's profile, not none
 
 	Stats runtime.Stats // what containers use; nil: a memory limit may be set below that, and the kernel decides
 
@@ -83,6 +90,7 @@ type Runtime struct {
 	turns   turns
 	memory  memory
 	applied *podsizes.Store // what running containers were given
+	ranges  ranges
 	hooks   *http.Client
 	network uplink
 	metrics *metrics
@@ -101,6 +109,10 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.Changed == nil {
 		cfg.Changed = func(types.UID) {}
 	}
+	users, err := cfg.Users.check()
+	if err != nil {
+		return nil, err
+	}
 	m, err := newMetrics(cfg.Observe)
 	if err != nil {
 		return nil, err
@@ -108,7 +120,7 @@ func New(cfg Config) (*Runtime, error) {
 	return &Runtime{
 		cfg: cfg, files: layout{root: cfg.Root, logs: cfg.LogRoot, links: cfg.LogLinks},
 		turns: turns{free: cfg.Starts}, hooks: hookClient(), metrics: m,
-		applied: newApplied(cfg.Root, cfg.Observe),
+		applied: newApplied(cfg.Root, cfg.Observe), ranges: ranges{Users: users},
 	}, nil
 }
 

@@ -567,7 +567,7 @@ func TestVolumeMounts(t *testing.T) {
 		t.Errorf("done was called %d times", sub.done)
 	}
 
-	for path, want := range map[string]string{"$(EMPTY)": "EMPTY is not set or empty", "$(NONE)": "NONE is not set or empty"} {
+	for path, want := range map[string]string{"$(EMPTY)": "missing value for EMPTY", "$(NONE)": "missing value for NONE"} {
 		p := p.DeepCopy()
 		p.UID = types.UID("u-" + path[2:4])
 		p.Spec.Containers[0].VolumeMounts[1].SubPathExpr = path

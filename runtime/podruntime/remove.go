@@ -18,7 +18,10 @@ func (r *Runtime) Remove(ctx context.Context, uid types.UID, what runtime.Remova
 		return err
 	}
 	if what == runtime.Release {
-		return r.removeCgroup(ctx, uid)
+		if err := r.removeCgroup(ctx, uid); err != nil {
+			return err
+		}
+		return r.ranges.release(r.files, uid)
 	}
 	f := runtime.Filter{Pod: uid}
 	containers, err := r.cfg.Engine.ListContainers(ctx, f)
@@ -42,6 +45,7 @@ func (r *Runtime) Remove(ctx context.Context, uid types.UID, what runtime.Remova
 	if err := r.removeCgroup(ctx, uid); err != nil {
 		return err
 	}
+	errs = append(errs, r.ranges.release(r.files, uid))
 	for _, dir := range r.files.logDirs(uid) {
 		errs = append(errs, os.RemoveAll(dir))
 	}
@@ -113,7 +117,7 @@ func (r *Runtime) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 		}
 		for _, e := range entries {
 			if uid := types.UID(e.Name()); gone(uid) {
-				errs = append(errs, r.files.removePod(uid))
+				errs = append(errs, r.ranges.release(r.files, uid), r.files.removePod(uid))
 			}
 		}
 	}

@@ -155,8 +155,13 @@ func (s *step) update(ctx context.Context, a plan.Action) {
 	has, _ := s.applied.Get(s.pod.UID)
 	next := *spec
 	next.Resources = mixed(has.Containers[a.Container], spec.Resources, a.Resource)
-	res := resources(s.pod, &next, s.cfg.Memory)
-	if err := s.cfg.Engine.UpdateContainer(ctx, a.ID, res); err != nil {
+	res := s.sizing().container(s.pod, &next)
+	grant, err := s.grant(ctx, s.pod, spec)
+	if err == nil {
+		grant.limit(&res)
+		err = s.cfg.Engine.UpdateContainer(ctx, a.ID, res)
+	}
+	if err != nil {
 		if ctx.Err() == nil {
 			s.fail(fmt.Errorf("update %s of container %s: %w", a.Resource, a.Container, err))
 		}
@@ -216,7 +221,7 @@ func (s *step) settle(ctx context.Context, p plan.Plan) {
 
 // updateSandbox tells engines that size a sandbox, such as a virtual machine.
 func (s *step) updateSandbox(ctx context.Context) error {
-	err := s.cfg.Engine.UpdateSandbox(ctx, s.in.Seen.Sandboxes[0].ID, podResources(s.pod))
+	err := s.cfg.Engine.UpdateSandbox(ctx, s.in.Seen.Sandboxes[0].ID, s.sizing().sandbox(s.pod))
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return fmt.Errorf("update the sandbox: %w", err)
 	}

@@ -1,12 +1,13 @@
 package podruntime
 
 import (
+	"strconv"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
-	"github.com/kubeletkit/kubeletkit/runtime/plan"
 )
 
 // Kernel limits of CPU shares and quota, and the period the kubelet uses.
@@ -17,94 +18,197 @@ const (
 	minCPUQuota = 1_000
 )
 
-// OOM scores: the guaranteed are killed last, those who asked for nothing first.
-const (
-	oomCritical   = -997
-	oomBestEffort = 1000
-	oomMin        = 3
-)
+// Policy is what a node decides about the resources of all its containers. The zero value is the kubelet's default.
+type Policy struct {
+	NoCPUQuota  bool  // CPU limits are not enforced
+	CPUPeriod   int64 // microseconds in which a CPU limit holds; 0: 100 ms
+	KillSingly  bool  // out of memory, the kernel of cgroup v2 kills one process, not all of the container
+	LimitedSwap bool  // containers of burstable pods get swap in proportion to the memory they ask for; otherwise none does
+	Reservation bool  // cgroup v2 keeps for containers the memory they ask for
+	// Throttle is how far between its request and its limit, 0 to 1, a container is slowed down for using memory; 0: never.
+	Throttle float64
+}
 
-// systemNodeCritical is the lowest priority of pods without which the node is no node.
-const systemNodeCritical = 2000001000
+// sizing turns requests and limits into what the kernel is told.
+type sizing struct {
+	Policy
+	kernel      Kernel
+	memory      int64 // of this machine in bytes; 0: unknown
+	allocatable int64 // memory of this node for pods; 0: unknown
+}
 
-// resources are what the kernel is told of a container's requests and limits. memory is that of the machine in bytes,
-// 0 when it is not known.
-func resources(pod *v1.Pod, c *v1.Container, memory int64) runtime.Resources {
-	limits := c.Resources.Limits
-	cpuLimit := limits[v1.ResourceCPU]
-	memLimit := limits[v1.ResourceMemory]
-	if pod.Spec.Resources != nil && memLimit.IsZero() {
-		memLimit = pod.Spec.Resources.Limits[v1.ResourceMemory]
+func (r *Runtime) sizing() sizing {
+	s := sizing{Policy: r.cfg.Policy, kernel: r.cfg.Kernel, memory: r.cfg.Memory}
+	if r.cfg.Node != nil {
+		if node := r.cfg.Node(); node != nil {
+			s.allocatable = node.Status.Allocatable.Memory().Value()
+		}
 	}
+	return s
+}
+
+// container is what the kernel is told of a container.
+func (s sizing) container(pod *v1.Pod, c *v1.Container) runtime.Resources {
+	cpuLimit, memLimit := inherited(pod, c, v1.ResourceCPU), inherited(pod, c, v1.ResourceMemory)
 	request, asked := c.Resources.Requests[v1.ResourceCPU]
 	if !asked {
 		request = cpuLimit
 	}
-	return runtime.Resources{
-		CPUShares:   shares(request),
-		CPUPeriod:   cpuPeriod,
-		CPUQuota:    quota(cpuLimit),
-		Memory:      memLimit.Value(),
-		OOMScoreAdj: oomScore(pod, c, memory),
+	out := s.sizes(request, cpuLimit, memLimit)
+	out.OOMScoreAdj = oomScore(pod, c, s.memory)
+	out.Hugepages = s.hugepages(pod, c)
+	s.swap(&out, pod, c)
+	s.quality(&out, pod, c)
+	return out
+}
+
+// inherited is a limit of a container, or where it has none the pod's.
+func inherited(pod *v1.Pod, c *v1.Container, name v1.ResourceName) resource.Quantity {
+	limit := c.Resources.Limits[name]
+	if r := pod.Spec.Resources; limit.IsZero() && podspec.HasPodLevel(r) {
+		return r.Limits[name]
 	}
+	return limit
+}
+
+// sizes are those that containers and sandboxes have in common.
+func (s sizing) sizes(cpuRequest, cpuLimit, memLimit resource.Quantity) runtime.Resources {
+	out := runtime.Resources{CPUShares: shares(cpuRequest), Memory: memLimit.Value()}
+	if !s.NoCPUQuota {
+		out.CPUPeriod = cpuPeriod
+		if s.CPUPeriod > 0 {
+			out.CPUPeriod = s.CPUPeriod
+		}
+		out.CPUQuota = quota(cpuLimit, out.CPUPeriod)
+	}
+	if s.kernel.CgroupV2 && !s.KillSingly {
+		out.Unified = map[string]string{"memory.oom.group": "1"}
+	}
+	return out
 }
 
 func shares(cpu resource.Quantity) int64 {
 	return min(max(cpu.MilliValue()*1024/1000, minShares), maxShares)
 }
 
-func quota(cpu resource.Quantity) int64 {
+func quota(cpu resource.Quantity, period int64) int64 {
 	if cpu.IsZero() {
 		return 0
 	}
-	return max(cpu.MilliValue()*cpuPeriod/1000, minCPUQuota)
+	return max(cpu.MilliValue()*period/1000, minCPUQuota)
 }
 
-// oomScore makes the kernel kill first what uses most of what it did not ask for.
-func oomScore(pod *v1.Pod, c *v1.Container, memory int64) int64 {
-	if pod.Spec.Priority != nil && *pod.Spec.Priority >= systemNodeCritical {
-		return oomCritical
+// sandbox is the sum over a pod's containers without its overhead, for engines that size a sandbox.
+func (s sizing) sandbox(pod *v1.Pod) runtime.Resources {
+	bare := *pod // shared, but for the overhead
+	bare.Spec.Overhead = nil
+	requests, limits := podspec.Requests(&bare), podspec.Limits(&bare)
+	request, asked := requests[v1.ResourceCPU]
+	if !asked {
+		request = limits[v1.ResourceCPU]
 	}
-	switch podspec.QOS(pod) {
-	case v1.PodQOSGuaranteed:
-		return oomCritical
-	case v1.PodQOSBestEffort:
-		return oomBestEffort
-	case v1.PodQOSBurstable:
-	}
-	score := burstable(c.Resources.Requests.Memory().Value(), memory)
-	if _, kind := plan.Find(pod, c.Name); kind == plan.Sidecar {
-		score = min(score, burstable(smallestRequest(pod), memory)) // a sidecar outlives the containers it serves
-	}
-	return score
+	return s.sizes(request, limits[v1.ResourceCPU], limits[v1.ResourceMemory])
 }
 
-func burstable(request, memory int64) int64 {
-	if memory <= 0 {
-		return oomBestEffort - 1
+// overhead is what a sandbox takes itself.
+func (s sizing) overhead(pod *v1.Pod) runtime.Resources {
+	o := pod.Spec.Overhead
+	if o == nil {
+		return runtime.Resources{}
 	}
-	score := oomBestEffort - oomBestEffort*request/memory
-	return min(max(score, oomMin), oomBestEffort-1)
+	return s.sizes(o[v1.ResourceCPU], o[v1.ResourceCPU], o[v1.ResourceMemory])
 }
 
-func smallestRequest(pod *v1.Pod) int64 {
-	smallest := int64(-1)
-	for i := range pod.Spec.Containers {
-		if r := pod.Spec.Containers[i].Resources.Requests.Memory().Value(); smallest < 0 || r < smallest {
-			smallest = r
+// swap keeps a container from swapping, or within what is its part.
+func (s sizing) swap(out *runtime.Resources, pod *v1.Pod, c *v1.Container) {
+	switch {
+	case !s.kernel.SwapControl:
+	case !s.kernel.CgroupV2:
+		out.MemorySwap = out.Memory // memory and swap together: no swap beyond the limit
+	default:
+		unified(out, "memory.swap.max", s.swapOf(pod, c))
+	}
+}
+
+// swapOf is the swap of a container in bytes: its part of the machine's is that of the memory it asks for.
+func (s sizing) swapOf(pod *v1.Pod, c *v1.Container) int64 {
+	request, limit := c.Resources.Requests.Memory(), c.Resources.Limits.Memory()
+	switch {
+	case !s.LimitedSwap, s.memory <= 0, request.Value() > s.memory:
+		return 0
+	case podspec.QOS(pod) != v1.PodQOSBurstable, podspec.Critical(pod):
+		return 0
+	case request.Cmp(*limit) == 0: // neither is said, or there is nothing that could be swapped
+		return 0
+	}
+	return int64(float64(request.Value()) / float64(s.memory) * float64(s.kernel.Swap))
+}
+
+// quality keeps memory for a container that asked for it, and slows it down as it comes near its limit.
+func (s sizing) quality(out *runtime.Resources, pod *v1.Pod, c *v1.Container) {
+	if !s.kernel.CgroupV2 {
+		return
+	}
+	request, limit := c.Resources.Requests.Memory().Value(), c.Resources.Limits.Memory().Value()
+	switch {
+	case !s.Reservation || request == 0:
+		unified(out, "memory.min", 0)
+		unified(out, "memory.low", 0)
+	case podspec.QOS(pod) == v1.PodQOSGuaranteed:
+		unified(out, "memory.min", request)
+	default:
+		unified(out, "memory.low", request)
+	}
+	if high := s.high(pod, request, limit); high > request {
+		unified(out, "memory.high", high)
+	}
+}
+
+// pageSize is what the kernel counts memory in, whatever the machine's.
+const pageSize = 4096
+
+// high is from how much memory on a container is slowed down; 0: it is not.
+func (s sizing) high(pod *v1.Pod, request, limit int64) int64 {
+	ofPod := limit == 0 && podspec.HasPodLevel(pod.Spec.Resources) && !pod.Spec.Resources.Limits.Memory().IsZero()
+	if s.Throttle == 0 || ofPod || request == limit && request != 0 {
+		return 0
+	}
+	if limit == 0 {
+		limit = s.allocatable
+	}
+	if limit == 0 {
+		return 0
+	}
+	return int64((float64(request)+float64(limit-request)*s.Throttle)/pageSize) * pageSize
+}
+
+func unified(out *runtime.Resources, name string, value int64) {
+	if out.Unified == nil {
+		out.Unified = map[string]string{}
+	}
+	out.Unified[name] = strconv.FormatInt(value, 10)
+}
+
+// hugepages are limits of each size this machine has: what is not said is none.
+func (s sizing) hugepages(pod *v1.Pod, c *v1.Container) map[string]uint64 {
+	if len(s.kernel.Hugepages) == 0 {
+		return nil
+	}
+	said := map[string]uint64{}
+	lists := []v1.ResourceList{c.Resources.Limits}
+	if podspec.HasPodLevel(pod.Spec.Resources) {
+		lists = []v1.ResourceList{pod.Spec.Resources.Limits, c.Resources.Limits}
+	}
+	for _, l := range lists {
+		for name, q := range l {
+			if size, ok := podspec.HugepageSize(name); ok {
+				said[size] = uint64(max(q.Value(), 0))
+			}
 		}
 	}
-	return max(smallest, 0)
-}
-
-// podResources are the sums over a pod's containers, for engines that size a sandbox.
-func podResources(pod *v1.Pod) runtime.Resources {
-	var cpuRequest, cpuLimit, memLimit resource.Quantity
-	for i := range pod.Spec.Containers {
-		r := pod.Spec.Containers[i].Resources
-		cpuRequest.Add(*r.Requests.Cpu())
-		cpuLimit.Add(*r.Limits.Cpu())
-		memLimit.Add(*r.Limits.Memory())
+	out := make(map[string]uint64, len(s.kernel.Hugepages))
+	for _, size := range s.kernel.Hugepages {
+		out[size] = said[size]
 	}
-	return runtime.Resources{CPUShares: shares(cpuRequest), CPUPeriod: cpuPeriod, CPUQuota: quota(cpuLimit), Memory: memLimit.Value()}
+	return out
 }

@@ -25,36 +25,32 @@ func readonlyPaths() []string {
 }
 
 // security is what a container may do, from its own fields, else its pod's, else the image's user.
-func security(pod *v1.Pod, c *v1.Container, img runtime.Image, root string) (s runtime.Security, err error) {
+func (r *Runtime) security(pod *v1.Pod, c *v1.Container, img runtime.Image) (s runtime.Security, err error) {
 	ps, cs := podSecurity(pod), c.SecurityContext
 	if cs == nil {
 		cs = &v1.SecurityContext{}
 	}
 	s.UID, s.GID = or(cs.RunAsUser, ps.RunAsUser), or(cs.RunAsGroup, ps.RunAsGroup)
 	if err := imageUser(&s, img, or(cs.RunAsNonRoot, ps.RunAsNonRoot)); err != nil {
+		return s, fmt.Errorf("%w (pod: %q, container: %s)", err, pod.Name+"_"+pod.Namespace+"("+string(pod.UID)+")", c.Name)
+	}
+	if err := podGroups(&s, ps); err != nil {
 		return s, err
-	}
-	if ps.FSGroup != nil {
-		s.Groups = append(s.Groups, *ps.FSGroup)
-	}
-	s.Groups = append(s.Groups, ps.SupplementalGroups...)
-	if ps.SupplementalGroupsPolicy != nil {
-		s.GroupsPolicy = string(*ps.SupplementalGroupsPolicy)
 	}
 	s.Privileged, s.ReadOnlyRoot = isTrue(cs.Privileged), isTrue(cs.ReadOnlyRootFilesystem)
 	s.NoNewPrivileges = cs.AllowPrivilegeEscalation != nil && !*cs.AllowPrivilegeEscalation
 	if cs.Capabilities != nil {
 		s.AddCaps, s.DropCaps = capabilities(cs.Capabilities.Add), capabilities(cs.Capabilities.Drop)
 	}
-	if s.Seccomp, err = seccomp(or(cs.SeccompProfile, ps.SeccompProfile), root); err != nil {
+	if s.Seccomp, err = r.seccomp(or(cs.SeccompProfile, ps.SeccompProfile)); err != nil {
 		return s, err
 	}
-	if s.AppArmor, err = appArmor(pod, c.Name, or(cs.AppArmorProfile, ps.AppArmorProfile)); err != nil {
+	if s.AppArmor, err = appArmor(pod, c); err != nil {
 		return s, err
 	}
 	s.SELinux = seLinux(or(cs.SELinuxOptions, ps.SELinuxOptions))
 	if cs.ProcMount == nil || *cs.ProcMount != v1.UnmaskedProcMount {
-		s.MaskedPaths, s.ReadonlyPaths = maskedPaths(), readonlyPaths()
+		s.MaskedPaths, s.ReadonlyPaths = append(maskedPaths(), r.cfg.Kernel.Masked...), readonlyPaths()
 	}
 	return s, nil
 }
@@ -64,7 +60,7 @@ func imageUser(s *runtime.Security, img runtime.Image, nonRoot *bool) error {
 	mustNot := isTrue(nonRoot)
 	if s.UID != nil {
 		if mustNot && *s.UID == 0 {
-			return errors.New("runAsNonRoot is set, but runAsUser is 0; choose another user")
+			return errors.New("container's runAsUser breaks non-root policy")
 		}
 		return nil
 	}
@@ -79,25 +75,36 @@ func imageUser(s *runtime.Security, img runtime.Image, nonRoot *bool) error {
 	switch {
 	case !mustNot:
 	case s.Username != "":
-		return fmt.Errorf("runAsNonRoot is set, and the image's user %q is a name, so it cannot be told whether it is root; set runAsUser to a number", s.Username)
+		return fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root", s.Username)
 	case *s.UID == 0:
-		return errors.New("runAsNonRoot is set, and the image runs as root; set runAsUser")
+		return errors.New("container has runAsNonRoot and image will run as root")
 	}
 	return nil
 }
 
 // sandboxSecurity is what the sandbox itself may do: the pod's fields alone.
-func sandboxSecurity(pod *v1.Pod) runtime.Security {
+func sandboxSecurity(pod *v1.Pod) (runtime.Security, error) {
 	ps := podSecurity(pod)
 	s := runtime.Security{UID: ps.RunAsUser, GID: ps.RunAsGroup, SELinux: seLinux(ps.SELinuxOptions), Seccomp: runtime.Profile{Type: runtime.RuntimeDefault}}
+	for _, c := range allContainers(pod) {
+		s.Privileged = s.Privileged || c.SecurityContext != nil && isTrue(c.SecurityContext.Privileged)
+	}
+	return s, podGroups(&s, ps)
+}
+
+// podGroups are those of the pod beside the user's own, that of its files first.
+func podGroups(s *runtime.Security, ps *v1.PodSecurityContext) error {
 	if ps.FSGroup != nil {
 		s.Groups = append(s.Groups, *ps.FSGroup)
 	}
 	s.Groups = append(s.Groups, ps.SupplementalGroups...)
-	for _, c := range allContainers(pod) {
-		s.Privileged = s.Privileged || c.SecurityContext != nil && isTrue(c.SecurityContext.Privileged)
+	if p := ps.SupplementalGroupsPolicy; p != nil {
+		s.GroupsPolicy = string(*p)
+		if *p != v1.SupplementalGroupsPolicyMerge && *p != v1.SupplementalGroupsPolicyStrict {
+			return fmt.Errorf("unsupported supplementalGroupsPolicy: %s", *p)
+		}
 	}
-	return s
+	return nil
 }
 
 func namespaces(pod *v1.Pod) runtime.Namespaces {
@@ -114,47 +121,50 @@ func podSecurity(pod *v1.Pod) *v1.PodSecurityContext {
 	return pod.Spec.SecurityContext
 }
 
-func seccomp(p *v1.SeccompProfile, root string) (runtime.Profile, error) {
-	if p == nil {
-		return runtime.Profile{Type: runtime.Unconfined}, nil
-	}
-	switch p.Type {
-	case v1.SeccompProfileTypeRuntimeDefault:
+func (r *Runtime) seccomp(p *v1.SeccompProfile) (runtime.Profile, error) {
+	switch {
+	case p == nil && r.cfg.SeccompDefault, p != nil && p.Type == v1.SeccompProfileTypeRuntimeDefault:
 		return runtime.Profile{Type: runtime.RuntimeDefault}, nil
-	case v1.SeccompProfileTypeLocalhost:
-		if p.LocalhostProfile == nil || *p.LocalhostProfile == "" {
-			return runtime.Profile{}, errors.New("seccomp profile Localhost names no localhostProfile")
-		}
-		return runtime.Profile{Type: runtime.Localhost, Path: filepath.Join(root, "seccomp", filepath.Join("/", *p.LocalhostProfile))}, nil
-	default:
+	case p == nil || p.Type != v1.SeccompProfileTypeLocalhost:
 		return runtime.Profile{Type: runtime.Unconfined}, nil
+	case p.LocalhostProfile == nil || *p.LocalhostProfile == "":
+		return runtime.Profile{}, errors.New("localhostProfile must be set if seccompProfile type is Localhost")
 	}
+	return runtime.Profile{Type: runtime.Localhost, Path: filepath.Join(r.cfg.Root, "seccomp", filepath.Join("/", *p.LocalhostProfile))}, nil
 }
 
-// appArmor reads the field, else the annotation that came before it.
-func appArmor(pod *v1.Pod, container string, p *v1.AppArmorProfile) (runtime.Profile, error) {
-	if p == nil {
-		switch old := pod.Annotations["container.apparmor.security.beta.kubernetes.io/"+container]; {
-		case old == "runtime/default":
-			return runtime.Profile{Type: runtime.RuntimeDefault}, nil
-		case old == "unconfined":
-			return runtime.Profile{Type: runtime.Unconfined}, nil
-		case strings.HasPrefix(old, "localhost/"):
-			return runtime.Profile{Type: runtime.Localhost, Path: strings.TrimPrefix(old, "localhost/")}, nil
-		}
-		return runtime.Profile{}, nil
+// appArmor is the container's field, else the annotation that came before fields, else the pod's field.
+func appArmor(pod *v1.Pod, c *v1.Container) (runtime.Profile, error) {
+	if c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
+		return appArmorOf(c.SecurityContext.AppArmorProfile)
 	}
+	switch old := pod.Annotations[v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]; {
+	case old == v1.DeprecatedAppArmorBetaProfileRuntimeDefault:
+		return runtime.Profile{Type: runtime.RuntimeDefault}, nil
+	case old == v1.DeprecatedAppArmorBetaProfileNameUnconfined:
+		return runtime.Profile{Type: runtime.Unconfined}, nil
+	case strings.HasPrefix(old, v1.DeprecatedAppArmorBetaProfileNamePrefix):
+		return runtime.Profile{Type: runtime.Localhost, Path: strings.TrimPrefix(old, v1.DeprecatedAppArmorBetaProfileNamePrefix)}, nil
+	}
+	if p := podSecurity(pod).AppArmorProfile; p != nil {
+		return appArmorOf(p)
+	}
+	return runtime.Profile{}, nil
+}
+
+func appArmorOf(p *v1.AppArmorProfile) (runtime.Profile, error) {
 	switch p.Type {
 	case v1.AppArmorProfileTypeRuntimeDefault:
 		return runtime.Profile{Type: runtime.RuntimeDefault}, nil
+	case v1.AppArmorProfileTypeUnconfined:
+		return runtime.Profile{Type: runtime.Unconfined}, nil
 	case v1.AppArmorProfileTypeLocalhost:
 		if p.LocalhostProfile == nil || *p.LocalhostProfile == "" {
-			return runtime.Profile{}, errors.New("AppArmor profile Localhost names no localhostProfile")
+			return runtime.Profile{}, errors.New("missing localhost apparmor profile name")
 		}
 		return runtime.Profile{Type: runtime.Localhost, Path: *p.LocalhostProfile}, nil
-	default:
-		return runtime.Profile{Type: runtime.Unconfined}, nil
 	}
+	return runtime.Profile{}, fmt.Errorf("unknown apparmor profile type: %q", p.Type)
 }
 
 func seLinux(o *v1.SELinuxOptions) *runtime.SELinux {

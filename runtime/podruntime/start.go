@@ -116,9 +116,9 @@ func (s *step) imageVolumes(ctx context.Context, m *making) error {
 		}
 		m.undo = append(m.undo, release)
 		if m.images == nil {
-			m.images = map[string]string{}
+			m.images = map[string]runtime.Mount{}
 		}
-		m.images[v.Name] = img.ID
+		m.images[v.Name] = runtime.Mount{Image: img.ID, UserImage: v.Image.Reference, Annotations: s.pod.Annotations}
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (s *step) imageVolumes(ctx context.Context, m *making) error {
 // describe makes the container's config, and its sandbox's when an earlier step made that.
 func (s *step) describe(ctx context.Context, m *making) (*runtime.ContainerConfig, error) {
 	if s.config == nil {
-		config, _, err := s.sandboxConfig(s.pod, s.sandbox.Attempt, s.in.Network)
+		config, _, err := s.sandboxConfig(ctx, s.pod, s.sandbox.Attempt, s.in.Network)
 		if err != nil {
 			return nil, err
 		}

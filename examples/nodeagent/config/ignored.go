@@ -50,8 +50,6 @@ func ignored() map[string]string {
 		"maxOpenFiles":                 "the service manager sets it (LimitNOFILE=)",
 		"protectKernelDefaults":        "the agent changes no kernel settings",
 		"kernelMemcgNotification":      "the kernel always tells when memory runs short",
-		"cpuCFSQuota":                  "CPU limits are always enforced",
-		"cpuCFSQuotaPeriod":            "the period is 100 ms",
 		"cpuManagerPolicy":             managers,
 		"cpuManagerPolicyOptions":      managers,
 		"cpuManagerReconcilePeriod":    managers,
@@ -62,12 +60,6 @@ func ignored() map[string]string {
 		"topologyManagerPolicyOptions": managers,
 		"topologyManagerScope":         managers,
 		"qosReserved":                  memoryQoS,
-		"memoryThrottlingFactor":       memoryQoS,
-		"memoryReservationPolicy":      memoryQoS,
-		"memorySwap.swapBehavior":      "pods get no swap (NoSwap)",
-		"singleProcessOOMKill":         "the kernel kills all processes of a container together on cgroup v2",
-		"seccompDefault":               "a pod without a profile runs without one",
 		"defaultPodSysctls":            "pods name their sysctls themselves",
-		"userNamespaces.idsPerPod":     "a pod with a user namespace has 65536 IDs",
 	}
 }

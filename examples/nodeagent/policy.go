@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	kubelet "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/kubeletkit/kubeletkit/runtime/podruntime"
+)
+
+// policy is what the node decides about resources of containers.
+func policy(k *kubelet.KubeletConfiguration) podruntime.Policy {
+	p := podruntime.Policy{
+		NoCPUQuota: k.CPUCFSQuota != nil && !*k.CPUCFSQuota, KillSingly: value(k.SingleProcessOOMKill),
+		LimitedSwap: k.MemorySwap.SwapBehavior == "LimitedSwap",
+		Reservation: k.MemoryReservationPolicy == kubelet.TieredReservationMemoryReservationPolicy, Throttle: value(k.MemoryThrottlingFactor),
+	}
+	if k.CPUCFSQuotaPeriod != nil {
+		p.CPUPeriod = int64(k.CPUCFSQuotaPeriod.Duration / time.Microsecond)
+	}
+	return p
+}
+
+// idsFor is what the IDs for user namespaces are made of.
+type idsFor struct {
+	ctx context.Context //nolint:containedctx // for one call
+	k   *kubelet.KubeletConfiguration
+}
+
+// newUsers are the IDs kept for a user kubelet, as getsubids tells; where there is no such user or no such program, all but
+// the first.
+func newUsers(c idsFor) (podruntime.Users, error) {
+	u := podruntime.Users{}
+	if c.k.UserNamespaces != nil {
+		u.Each = uint32(value(c.k.UserNamespaces.IDsPerPod))
+	}
+	if _, err := user.Lookup("kubelet"); err != nil {
+		return u, nil //nolint:nilerr // nothing is kept for nobody
+	}
+	program, err := exec.LookPath("getsubids")
+	if err != nil {
+		return u, nil //nolint:nilerr // so it is without it
+	}
+	uids, err := exec.CommandContext(c.ctx, program, "kubelet").Output()
+	if err != nil {
+		return u, fmt.Errorf("ask getsubids for the user IDs kept for pods: %w", err)
+	}
+	gids, err := exec.CommandContext(c.ctx, program, "-g", "kubelet").Output()
+	switch {
+	case err != nil:
+		return u, fmt.Errorf("ask getsubids for the group IDs kept for pods: %w", err)
+	case !bytes.Equal(uids, gids):
+		return u, errors.New("the user IDs and the group IDs kept for user kubelet in /etc/subuid and /etc/subgid differ; make them the same")
+	}
+	u.First, u.Count, err = subIDs(string(uids))
+	return u, err
+}
+
+// subIDs reads the one line that getsubids answers: 0: kubelet 65536 7208960.
+func subIDs(answer string) (first, count uint32, err error) {
+	f := strings.Fields(answer)
+	if len(f) == 4 {
+		a, errA := strconv.ParseUint(f[2], 10, 32)
+		b, errB := strconv.ParseUint(f[3], 10, 32)
+		if errA == nil && errB == nil && b > 0 {
+			return uint32(a), uint32(b), nil
+		}
+	}
+	return 0, 0, fmt.Errorf("getsubids answers %q for user kubelet, which is not one range; give it one line in /etc/subuid and /etc/subgid", answer)
+}
