@@ -34,6 +34,7 @@ type Config struct {
 	Source     Source
 	Pods       Pods
 	Thresholds []Threshold // none: only limits of local storage
+	Closer     Source      // asked what pods use before one is chosen, where that takes longer; nil: what Source said will do
 
 	Node   string                                    // name of the node, for events
 	Layout func(ctx context.Context) (Layout, error) // asked until it answers once; nil: as observed
@@ -247,12 +248,26 @@ func (m *Manager) relieve(ctx context.Context, pods []*v1.Pod, o Observation, du
 			m.metrics.age.Record(time.Since(at).Seconds(), string(t.Signal))
 		}
 	}
+	m.lookCloser(ctx, &o)
 	v := choose(t, due, pods, o, m.cfg.MaxGrace)
 	if v == nil {
 		m.log.Warn("no pod may be ended to relieve the node", "signal", t.Signal)
 		return nil, nil
 	}
 	return []victim{*v}, nil
+}
+
+// lookCloser replaces what is known of pods by better figures, if there are any.
+func (m *Manager) lookCloser(ctx context.Context, o *Observation) {
+	if m.cfg.Closer == nil {
+		return
+	}
+	closer, err := m.cfg.Closer.Observe(ctx)
+	if err != nil {
+		m.log.Warn("pods could not be looked at more closely; what is known decides", "err", err)
+		return
+	}
+	o.Usage = closer.Usage
 }
 
 // choose takes the first pod in rank that may be ended.

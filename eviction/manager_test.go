@@ -258,6 +258,36 @@ func TestOnePodGoesForAHardThreshold(t *testing.T) {
 	})
 }
 
+// closer is who knows better what pods use.
+type closer func() (eviction.Observation, error)
+
+func (c closer) Observe(context.Context) (eviction.Observation, error) { return c() }
+
+func TestPodsAreLookedAtCloserBeforeOneIsChosen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.run("a", 500*mi)
+		n.run("b", 450*mi)
+		looks, trouble := 0, error(nil)
+		m := n.manager(parse(t, list{"memory.available": "100Mi"}, nil, nil, nil), func(c *eviction.Config) {
+			c.Closer = closer(func() (eviction.Observation, error) {
+				looks++
+				return eviction.Observation{Usage: map[types.UID]eviction.Usage{"a": {Memory: mi}, "b": {Memory: 600 * mi}, "c": {Memory: mi}}}, trouble
+			})
+		})
+		n.check(m, "b")
+		time.Sleep(time.Minute)
+		n.check(m, "") // a calm pass does not take the trouble
+		if looks != 1 {
+			t.Errorf("looked %d times", looks)
+		}
+		trouble = errors.New("away")
+		n.run("c", 450*mi)
+		time.Sleep(time.Minute)
+		n.check(m, "a") // what was observed has to do
+	})
+}
+
 func TestPressureStaysForTheTransitionPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

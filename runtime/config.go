@@ -237,10 +237,13 @@ type Usage struct {
 
 	Memory, RSS, PageFaults, MajorPageFaults int64 // Memory counts what the kernel can drop at once, too
 	RootFSInodes                             int64
+	Swap, SwapAvailable                      int64 // bytes
+	SwapKnown                                bool  // otherwise these two are not
 }
 
 // FSUsage of a file system images or containers lie on.
 type FSUsage struct {
 	Mountpoint string
 	Used       int64 // bytes
+	Inodes     int64 // used; 0: not known
 }

@@ -7,7 +7,7 @@
 // same time share one look, which goes on for at most 30 s when all who asked went away. All methods are safe for concurrent use.
 //
 // What files of pods take up cannot be asked of the kernel: somebody has to go through them. Run does so each minute for volumes
-// and logs, one pod after another, resting nine times as long as it works; a summary never waits for it and only takes what it
+// and logs (each ten seconds for new pods), one pod after another, resting nine times as long as it works; a summary never waits for it and only takes what it
 // found last. Hosts files and last words of containers count as their pod's storage.
 //
 // [Collector.Machine] answers even if it finds only part: what cannot be read is empty, and only a host without CPUs or memory

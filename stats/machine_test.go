@@ -114,7 +114,7 @@ func FuzzCPUList(f *testing.F) {
 }
 
 func FuzzFiles(f *testing.F) {
-	for _, name := range []string{"v1/proc/meminfo", "v2/sys/fs/cgroup/memory.stat", "v1/proc/1/net/dev", "v1/etc/os-release", "v1/proc/loadavg"} {
+	for _, name := range []string{"v1/proc/meminfo", "v2/sys/fs/cgroup/memory.stat", "v1/proc/1/net/dev", "v1/etc/os-release", "v1/proc/loadavg", "v2/proc/pressure/memory"} {
 		b, err := os.ReadFile("testdata/" + name)
 		if err != nil {
 			f.Fatal(err)
@@ -132,6 +132,14 @@ func FuzzFiles(f *testing.F) {
 			if n < 0 {
 				t.Errorf("memory.stat: %s is %d", key, n)
 			}
+		}
+		for _, v2 := range []bool{false, true} {
+			if m := parseMemory([]byte(s), v2); min(m.anon, m.file, m.inactive, m.faults, m.majorFaults) < 0 {
+				t.Errorf("memory.stat: %+v", m)
+			}
+		}
+		if p := parsePressure(s); p != nil && min(p.Some.Avg10, p.Full.Avg300) < 0 {
+			t.Errorf("pressure: %+v", p)
 		}
 		for _, i := range parseNetDev(s) {
 			if i.Name == "" || strings.ContainsAny(i.Name, ":\n") {

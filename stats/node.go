@@ -12,25 +12,29 @@ import (
 )
 
 // node reads the figures of the node itself. Only memory is a must: who guards the node cannot do without.
-func (c *Collector) node(now time.Time, fresh bool) (stats.NodeStats, error) {
+func (c *Collector) node(g *groups, now time.Time, fresh bool) (stats.NodeStats, error) {
 	root, at := c.cfg.Root, metav1.NewTime(now)
 	out := stats.NodeStats{NodeName: c.cfg.Node}
 	memory, err := meminfo(root)
 	if err != nil {
 		return out, err
 	}
-	usage, err := rootMemory(root)
+	usage, err := g.memory("")
 	if err != nil { // a kernel without the memory controller
 		used := memory["MemTotal"] - memory["MemAvailable"]
 		usage = memoryUse{usage: used, workingSet: used}
 	}
 	out.Memory = memoryStats(at, usage, memory["MemTotal"], hugePages(root))
+	out.Memory.PSI = g.pressure("", "memory")
 	out.Swap = &stats.SwapStats{
 		Time: at, SwapAvailableBytes: bytes(memory["SwapFree"]), SwapUsageBytes: bytes(memory["SwapTotal"] - memory["SwapFree"]),
 	}
-	if nanos, ok := rootCPU(root); ok {
-		out.CPU = &stats.CPUStats{Time: at, UsageCoreNanoSeconds: bytes(nanos), UsageNanoCores: c.rates.of("", now, now, nanos, fresh)}
+	if nanos, ok := g.cpu(""); ok {
+		out.CPU = &stats.CPUStats{
+			Time: at, UsageCoreNanoSeconds: bytes(nanos), UsageNanoCores: c.rates.of("", now, now, nanos, fresh), PSI: g.pressure("", "cpu"),
+		}
 	}
+	out.IO = ioStats(at, g.pressure("", "io"))
 	if boot, ok := bootTime(root); ok {
 		out.StartTime = metav1.NewTime(boot)
 	}
@@ -38,19 +42,47 @@ func (c *Collector) node(now time.Time, fresh bool) (stats.NodeStats, error) {
 		out.Network = networkStats(at, parseNetDev(string(b)))
 	}
 	out.Rlimit = rlimit(at, root)
-	if c.cfg.PodsCgroup != "" {
-		if u, limit, err := cgroupMemory(root, c.cfg.PodsCgroup); err == nil {
-			out.SystemContainers = append(out.SystemContainers, stats.ContainerStats{
-				Name: stats.SystemContainerPods, StartTime: out.StartTime, Memory: limitedMemory(at, u, limit),
-			})
-		}
-	}
+	out.SystemContainers = c.systemContainers(g, now, out.StartTime, fresh)
 	disk, err := c.rootDisk()
 	if err != nil {
 		return out, err
 	}
 	out.Fs = fsStats(at, disk, disk.Capacity-disk.Free)
 	return out, nil
+}
+
+// systemContainers are the cgroups that are not of single pods: that of all, and this process's own.
+func (c *Collector) systemContainers(g *groups, now time.Time, boot metav1.Time, fresh bool) (out []stats.ContainerStats) {
+	for _, s := range []struct{ name, group string }{
+		{stats.SystemContainerPods, c.cfg.PodsCgroup}, {stats.SystemContainerKubelet, g.own()},
+	} {
+		if s.group == "" {
+			continue
+		}
+		u, err := g.memory(s.group)
+		if err != nil {
+			continue
+		}
+		at := metav1.NewTime(now)
+		one := stats.ContainerStats{Name: s.name, StartTime: boot, Memory: limitedMemory(at, u, g.memoryLimit(s.group)), Swap: g.swap(at, s.group)}
+		one.Memory.PSI = g.pressure(s.group, "memory")
+		if nanos, ok := g.cpu(s.group); ok {
+			one.CPU = &stats.CPUStats{
+				Time: at, UsageCoreNanoSeconds: bytes(nanos), UsageNanoCores: c.rates.of("cgroup "+s.name, now, now, nanos, fresh), PSI: g.pressure(s.group, "cpu"),
+			}
+		}
+		one.IO = ioStats(at, g.pressure(s.group, "io"))
+		out = append(out, one)
+	}
+	return out
+}
+
+// ioStats are absent where nothing is known.
+func ioStats(at metav1.Time, p *stats.PSIStats) *stats.IOStats {
+	if p == nil {
+		return nil
+	}
+	return &stats.IOStats{Time: at, PSI: p}
 }
 
 // images fills in the file system of images, and answers how full it is; nothing while an engine does not tell where it is.
@@ -62,6 +94,10 @@ func (c *Collector) images(ctx context.Context, now time.Time, node *stats.NodeS
 	at := metav1.NewTime(now)
 	disk, err := c.cfg.Disk(used[0].Mountpoint)
 	info := fsStats(at, disk, used[0].Used)
+	info.InodesUsed = nil // those of images, which only some engines tell
+	if used[0].Inodes > 0 {
+		info.InodesUsed = bytes(used[0].Inodes)
+	}
 	if err != nil { // it may be a place only the engine sees
 		c.log.Debug("the file system of images cannot be measured", "err", err)
 		info = &stats.FsStats{Time: at, UsedBytes: bytes(used[0].Used)}

@@ -13,7 +13,7 @@ import (
 )
 
 // pods are the figures of all pods of which a container runs.
-func (c *Collector) pods(ctx context.Context, now time.Time, disk DiskUsage, node *stats.FsStats, fresh bool) ([]stats.PodStats, error) {
+func (c *Collector) pods(ctx context.Context, g *groups, now time.Time, disk DiskUsage, node *stats.FsStats, d detail) ([]stats.PodStats, error) {
 	out := []stats.PodStats{}
 	if c.cfg.Pods == nil {
 		return out, nil
@@ -37,15 +37,15 @@ func (c *Collector) pods(ctx context.Context, now time.Time, disk DiskUsage, nod
 		for _, s := range containers(&pod.Status) {
 			_, id, _ := strings.Cut(s.ContainerID, "://")
 			if u, ok := used[id]; ok && s.State.Running != nil {
-				rate := c.rates.of(id, now, u.At, u.CPUNanos, fresh)
+				rate := c.rates.of(id, now, u.At, u.CPUNanos, d.fresh)
 				p.Containers = append(p.Containers, container(s, u, rate, disk))
 			}
 		}
 		if len(p.Containers) == 0 {
 			continue
 		}
-		p.CPU, p.Memory = sum(metav1.NewTime(now), p.Containers)
-		c.cgroupOf(now, pod, &p)
+		p.CPU, p.Memory, p.Swap = sum(metav1.NewTime(now), p.Containers)
+		c.cgroupOf(g, now, pod, &p, d)
 		if r, ok := c.room(pod.UID); ok {
 			r.fill(&p, node)
 		}
@@ -59,8 +59,8 @@ func (c *Collector) pods(ctx context.Context, now time.Time, disk DiskUsage, nod
 
 // cgroupOf takes from a pod's cgroup what that knows better than its containers: memory of volumes and of those that are gone,
 // and threads. Where the cgroup says less, containers lie elsewhere: whoever started them gave the pod none.
-func (c *Collector) cgroupOf(now time.Time, pod *v1.Pod, p *stats.PodStats) {
-	if c.cfg.Cgroup == nil {
+func (c *Collector) cgroupOf(g *groups, now time.Time, pod *v1.Pod, p *stats.PodStats, d detail) {
+	if c.cfg.Cgroup == nil || !d.groups {
 		return
 	}
 	path := c.cfg.Cgroup(pod)
@@ -68,13 +68,38 @@ func (c *Collector) cgroupOf(now time.Time, pod *v1.Pod, p *stats.PodStats) {
 		return
 	}
 	at := metav1.NewTime(now)
-	u, limit, err := cgroupMemory(c.cfg.Root, path)
+	u, err := g.memory(path)
 	if err != nil || p.Memory.WorkingSetBytes != nil && uint64(u.workingSet) < *p.Memory.WorkingSetBytes {
 		return
 	}
-	p.Memory = limitedMemory(at, u, limit)
-	if n, ok := cgroupThreads(c.cfg.Root, path); ok {
+	p.Memory = limitedMemory(at, u, 0)
+	if n, ok := g.threads(path); ok {
 		p.ProcessStats = &stats.ProcessStats{ProcessCount: bytes(n)}
+	}
+	if d.rest {
+		restOf(g, at, path, pod, p)
+	}
+}
+
+// restOf adds what else a pod's cgroup says.
+func restOf(g *groups, at metav1.Time, path string, pod *v1.Pod, p *stats.PodStats) {
+	if limit := g.memoryLimit(path); limit > 0 {
+		p.Memory.AvailableBytes = bytes(limit - int64(*p.Memory.WorkingSetBytes))
+	}
+	if s := g.swap(at, path); s != nil {
+		p.Swap = s
+	}
+	p.Memory.PSI, p.CPU.PSI, p.IO = g.pressure(path, "memory"), g.pressure(path, "cpu"), ioStats(at, g.pressure(path, "io"))
+	if pod.Spec.HostNetwork {
+		return
+	}
+	for _, s := range containers(&pod.Status) {
+		if _, id, _ := strings.Cut(s.ContainerID, "://"); id != "" && s.State.Running != nil {
+			if all := g.network(path, id); len(all) > 0 {
+				p.Network = networkStats(at, all)
+			}
+			return
+		}
 	}
 }
 
@@ -124,6 +149,9 @@ func container(s v1.ContainerStatus, u runtime.Usage, rate *uint64, disk DiskUsa
 		out.Memory.UsageBytes, out.Memory.RSSBytes = bytes(u.Memory), bytes(u.RSS)
 		out.Memory.PageFaults, out.Memory.MajorPageFaults = bytes(u.PageFaults), bytes(u.MajorPageFaults)
 	}
+	if u.SwapKnown {
+		out.Swap = &stats.SwapStats{Time: at, SwapUsageBytes: bytes(u.Swap), SwapAvailableBytes: bytes(u.SwapAvailable)}
+	}
 	if u.RootFSInodes > 0 {
 		out.Rootfs.InodesUsed = bytes(u.RootFSInodes)
 	}
@@ -134,9 +162,9 @@ func container(s v1.ContainerStatus, u runtime.Usage, rate *uint64, disk DiskUsa
 }
 
 // sum is what the containers of a pod use together. A figure is known when that of one container is.
-func sum(at metav1.Time, all []stats.ContainerStats) (*stats.CPUStats, *stats.MemoryStats) {
-	cpu := &stats.CPUStats{Time: at}
-	memory := &stats.MemoryStats{Time: at}
+func sum(at metav1.Time, all []stats.ContainerStats) (cpu *stats.CPUStats, memory *stats.MemoryStats, swap *stats.SwapStats) {
+	cpu = &stats.CPUStats{Time: at}
+	memory = &stats.MemoryStats{Time: at}
 	for _, c := range all {
 		add(&cpu.UsageCoreNanoSeconds, c.CPU.UsageCoreNanoSeconds)
 		add(&cpu.UsageNanoCores, c.CPU.UsageNanoCores)
@@ -145,8 +173,15 @@ func sum(at metav1.Time, all []stats.ContainerStats) (*stats.CPUStats, *stats.Me
 		add(&memory.RSSBytes, c.Memory.RSSBytes)
 		add(&memory.PageFaults, c.Memory.PageFaults)
 		add(&memory.MajorPageFaults, c.Memory.MajorPageFaults)
+		if c.Swap != nil {
+			if swap == nil {
+				swap = &stats.SwapStats{Time: at}
+			}
+			add(&swap.SwapUsageBytes, c.Swap.SwapUsageBytes)
+			add(&swap.SwapAvailableBytes, c.Swap.SwapAvailableBytes)
+		}
 	}
-	return cpu, memory
+	return cpu, memory, swap
 }
 
 func add(to **uint64, n *uint64) {

@@ -31,17 +31,24 @@ func (a amount) plus(b amount) amount { return amount{a.bytes + b.bytes, a.inode
 
 const (
 	measureEvery = time.Minute
-	idle         = 9    // times as long as it measured does Run rest: it takes a tenth of the time at most
-	breath       = 1024 // files after which it does so
+	measureNew   = 10 * time.Second // pods that were not there the last time
+	idle         = 9                // times as long as it measured does Run rest: it takes a tenth of the time at most
+	breath       = 1024             // files after which it does so
 )
 
-// Run keeps up to date what volumes and logs of pods take up. It goes through all pods each minute, one after another and with
-// rests, and returns nil once ctx has ended. Without it, or before it came to a pod, summaries say nothing of that.
+// Run keeps up to date what volumes and logs of pods take up. It goes through all pods each minute, and through new ones each
+// ten seconds, one after another and with rests, and returns nil once ctx has ended. Without it, or before it came to a pod,
+// summaries say nothing of that.
 func (c *Collector) Run(ctx context.Context) error {
-	tick := time.NewTicker(measureEvery)
+	tick := time.NewTicker(measureNew)
 	defer tick.Stop()
+	var last time.Time // that all were gone through
 	for {
-		c.measureAll(ctx)
+		all := time.Since(last) >= measureEvery
+		if all {
+			last = time.Now()
+		}
+		c.measureAll(ctx, all)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -50,7 +57,8 @@ func (c *Collector) Run(ctx context.Context) error {
 	}
 }
 
-func (c *Collector) measureAll(ctx context.Context) {
+// measureAll goes through all pods, or through those that it never came to.
+func (c *Collector) measureAll(ctx context.Context, all bool) {
 	if c.cfg.Pods == nil {
 		return
 	}
@@ -59,6 +67,9 @@ func (c *Collector) measureAll(ctx context.Context) {
 	w := walker{ctx: ctx, began: time.Now()}
 	for _, p := range pods {
 		here[p.UID] = true
+		if _, known := c.room(p.UID); known && !all {
+			continue
+		}
 		r, err := c.measure(&w, p)
 		if ctx.Err() != nil {
 			return

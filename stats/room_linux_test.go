@@ -3,7 +3,9 @@ package stats
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,8 +17,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/kubeletkit/kubeletkit/runtime"
@@ -57,7 +58,7 @@ func lodging(t *testing.T) (c *Collector, p *v1.Pod, put func(name string, kib i
 // measured is the pod in a summary after a round of Run.
 func measured(t *testing.T, c *Collector) stats.PodStats {
 	t.Helper()
-	c.measureAll(t.Context())
+	c.measureAll(t.Context(), true)
 	s, err := c.Summary(t.Context(), true)
 	if err != nil || len(s.Pods) != 1 {
 		t.Fatal(err, s)
@@ -149,6 +150,63 @@ func TestRunForgetsPodsThatAreNoMore(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestANewPodIsMeasuredWithinTenSecondsAndTheOthersEachMinute(t *testing.T) {
+	c, p, put := lodging(t)
+	put("VOL~empty-dir/scratch/one", 100)
+	synctest.Test(t, func(t *testing.T) {
+		other := p.DeepCopy()
+		other.UID = "other"
+		var came atomic.Bool
+		c.cfg.Pods = func() []*v1.Pod {
+			if came.Load() {
+				return []*v1.Pod{other, p}
+			}
+			return []*v1.Pod{other}
+		}
+		at := func(uid types.UID) time.Time {
+			synctest.Wait()
+			r, _ := c.room(uid)
+			return r.at
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Run(ctx) }()
+		time.Sleep(time.Second)
+		first := at("other")
+		came.Store(true)
+		time.Sleep(15 * time.Second)
+		if at(p.UID).IsZero() || !at("other").Equal(first) {
+			t.Error("after 16 s:", at(p.UID), at("other"), first)
+		}
+		time.Sleep(time.Minute)
+		if !at("other").After(first) {
+			t.Error("after 76 s the first one is as it was")
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTheHostsFilesAreReadWhole(t *testing.T) {
+	small := make([]byte, 16)
+	for _, name := range []string{"/proc/cpuinfo", "/proc/self/mountinfo", "/proc/sys/kernel/ostype", "/dev/null"} {
+		want, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		buf, n, err := readHost(name, small)
+		if err != nil || name != "/proc/cpuinfo" && string(buf[:n]) != string(want) || n < len(want)/2 {
+			t.Errorf("%s: %d of %d bytes, %v", name, n, len(want), err)
+		}
+		small = buf
+	}
+	if _, _, err := readHost("/no/such", small); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
 }
 
 func TestCgroupsOfPods(t *testing.T) {
@@ -261,21 +319,70 @@ func TestResourceMetrics(t *testing.T) {
 }
 
 func BenchmarkSummaryOf500Pods(b *testing.B) {
+	summaries(b, crowd(b, 500, nil))
+}
+
+// BenchmarkSummaryOf500PodsInCgroups reads the files of as many cgroups, too.
+func BenchmarkSummaryOf500PodsInCgroups(b *testing.B) {
+	top := manyCgroups(b, 500)
+	summaries(b, crowd(b, 500, func(p *v1.Pod) string { return top + "/" + p.Name }))
+}
+
+// crowd is a collector for many pods.
+func crowd(b *testing.B, n int, cgroup func(*v1.Pod) string) *Collector {
+	b.Helper()
 	e := &engine{}
 	var pods []*v1.Pod
-	for i := range 500 {
-		id := resource.NewQuantity(int64(i), resource.DecimalSI).String()
-		e.usage = append(e.usage, runtime.Usage{Container: id, At: time.Now(), CPUNanos: 1, WorkingSet: 1})
+	for i := range n {
+		id := fmt.Sprint(i)
+		e.usage = append(e.usage, runtime.Usage{Container: id, At: time.Now(), CPUNanos: 1, WorkingSet: 0})
 		pods = append(pods, pod(id, v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{running("app", id, time.Now())}}))
-		pods[i].CreationTimestamp = metav1.Now()
 	}
-	c, err := New(Config{Engine: e, RootDir: b.TempDir(), LogRoot: b.TempDir(), Pods: func() []*v1.Pod { return pods }})
+	c, err := New(Config{Engine: e, RootDir: b.TempDir(), LogRoot: b.TempDir(), Pods: func() []*v1.Pod { return pods }, Cgroup: cgroup})
 	if err != nil {
 		b.Fatal(err)
 	}
-	for b.Loop() {
-		if _, err := c.Summary(b.Context(), true); err != nil {
-			b.Fatal(err)
+	return c
+}
+
+// summaries asks as those who guard the node do, and as people do.
+func summaries(b *testing.B, c *Collector) {
+	b.Helper()
+	for name, look := range map[string]func(context.Context, bool) (*stats.Summary, error){"glance": c.Glance, "summary": c.Summary} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := look(b.Context(), false); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// manyCgroups makes cgroups named 0, 1, ... below one that is this test's own.
+func manyCgroups(b *testing.B, n int) (top string) {
+	b.Helper()
+	top = fmt.Sprintf("/kubeletkit-stats-%d", os.Getpid())
+	roots := []string{"/sys/fs/cgroup"}
+	if !newGroups(os.DirFS("/"), true).v2 {
+		roots = []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/cpuacct"}
+	}
+	for _, root := range roots {
+		own := root + top
+		if err := os.Mkdir(own, 0o755); err != nil {
+			b.Skipf("no cgroups can be made here: %v", err)
+		}
+		b.Cleanup(func() { _ = os.Remove(own) })                                              // a cgroup is removed by its directory
+		_ = os.WriteFile(root+"/cgroup.subtree_control", []byte("+cpu +memory +pids"), 0o600) // version 2
+		_ = os.WriteFile(own+"/cgroup.subtree_control", []byte("+cpu +memory +pids"), 0o600)  // version 2
+		for i := range n {
+			dir := fmt.Sprintf("%s/%d", own, i)
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = os.Remove(dir) })
 		}
 	}
+	return top
 }

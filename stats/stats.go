@@ -49,6 +49,7 @@ type DiskUsage struct {
 // Collector reads figures.
 type Collector struct {
 	cfg   Config
+	host  bool // Config.Root is this host's
 	log   *slog.Logger
 	rates rates
 	looks singleflight.Group
@@ -64,13 +65,14 @@ func New(cfg Config) (*Collector, error) {
 	if !filepath.IsAbs(cfg.RootDir) || !filepath.IsAbs(cfg.LogRoot) {
 		return nil, fmt.Errorf("stats: the root directory %q and that of logs %q must be absolute paths", cfg.RootDir, cfg.LogRoot)
 	}
-	if cfg.Root == nil {
+	host := cfg.Root == nil
+	if host {
 		cfg.Root = os.DirFS("/")
 	}
 	if cfg.Disk == nil {
 		cfg.Disk = diskUsage
 	}
-	return &Collector{cfg: cfg, log: cfg.Observe.Logger(), rooms: map[types.UID]room{}}, nil
+	return &Collector{cfg: cfg, host: host, log: cfg.Observe.Logger(), rooms: map[types.UID]room{}}, nil
 }
 
 // Machine reads what this host is and has.
@@ -132,14 +134,31 @@ func (c *Collector) rootDisk() (DiskUsage, error) {
 // Summary is the node and its pods in the form of the kubelet's /stats/summary. fresh moves the rates of CPU use on to
 // now; without it they move only when they are ten seconds old, so that many who ask do not make them nervous.
 func (c *Collector) Summary(ctx context.Context, fresh bool) (*stats.Summary, error) {
-	key := "read"
 	if fresh {
-		key = "fresh"
+		return c.shared(ctx, "fresh", detail{fresh: true, groups: true})
 	}
+	return c.shared(ctx, "read", detail{groups: true, rest: true})
+}
+
+// Glance is a fresh Summary for who looks again and again: pods have only figures of the engine and of [Collector.Run]. What
+// their cgroups say takes more to read than all the rest.
+func (c *Collector) Glance(ctx context.Context, _ bool) (*stats.Summary, error) {
+	return c.shared(ctx, "glance", detail{fresh: true})
+}
+
+// detail is how closely to look.
+type detail struct {
+	fresh  bool // rates of CPU use move on
+	groups bool // at cgroups of pods: memory and threads
+	rest   bool // there also at limits, pressure, network, which nothing depends on
+}
+
+// shared has one look for all who want the same at a time.
+func (c *Collector) shared(ctx context.Context, key string, d detail) (*stats.Summary, error) {
 	shared := c.looks.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookWithin)
 		defer cancel()
-		return c.look(ctx, fresh)
+		return c.look(ctx, d)
 	})
 	select {
 	case <-ctx.Done():
@@ -152,9 +171,10 @@ func (c *Collector) Summary(ctx context.Context, fresh bool) (*stats.Summary, er
 
 const lookWithin = 30 * time.Second // one look; those who asked may have gone away before
 
-func (c *Collector) look(ctx context.Context, fresh bool) (*stats.Summary, error) {
+func (c *Collector) look(ctx context.Context, d detail) (*stats.Summary, error) {
 	now := time.Now()
-	node, err := c.node(now, fresh)
+	g := newGroups(c.cfg.Root, c.host)
+	node, err := c.node(g, now, d.fresh)
 	if err != nil {
 		return nil, fmt.Errorf("figures of the node: %w", err)
 	}
@@ -166,7 +186,7 @@ func (c *Collector) look(ctx context.Context, fresh bool) (*stats.Summary, error
 	if err != nil {
 		return nil, fmt.Errorf("figures of images: %w", err)
 	}
-	if s.Pods, err = c.pods(ctx, now, disk, s.Node.Fs, fresh); err != nil {
+	if s.Pods, err = c.pods(ctx, g, now, disk, s.Node.Fs, d); err != nil {
 		return nil, fmt.Errorf("figures of pods: %w", err)
 	}
 	c.rates.forget(now)

@@ -88,7 +88,7 @@ func collector(t *testing.T, files string, e *engine) *Collector {
 	}
 	used := uint64(7)
 	c, err := New(Config{
-		Node: "n1", Root: os.DirFS("testdata/" + files), Disk: disk, Engine: e, Pods: func() []*v1.Pod { return pods },
+		Node: "n1", Root: os.DirFS("testdata/" + files), Disk: disk, Cgroup: func(*v1.Pod) string { return "kubepods/podu" }, Engine: e, Pods: func() []*v1.Pod { return pods },
 		Volumes: func(uid string) []stats.VolumeStats {
 			return []stats.VolumeStats{{Name: "data-of-" + uid, FsStats: stats.FsStats{UsedBytes: &used}}}
 		},
@@ -101,7 +101,7 @@ func collector(t *testing.T, files string, e *engine) *Collector {
 
 func usage(now time.Time) []runtime.Usage {
 	return []runtime.Usage{
-		{Container: "c1", Sandbox: "s1", At: now, CPUNanos: 5e9, WorkingSet: 100, RootFS: 10},
+		{Container: "c1", Sandbox: "s1", At: now, CPUNanos: 5e9, WorkingSet: 100, RootFS: 10, Swap: 3, SwapAvailable: 4, SwapKnown: true},
 		{Container: "c2", Sandbox: "s1", At: now, CPUNanos: 1e9, WorkingSet: 20, RootFS: 1},
 		{Container: "c4", Sandbox: "s2", At: now, CPUNanos: 9e9, WorkingSet: 900, RootFS: 9}, // its pod says it has ended
 		{Container: "stranger", At: now},
@@ -137,6 +137,25 @@ func TestSummary(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAGlanceDoesNotLookAtCgroupsOfPodsAndAFreshSummaryOnlyAtWhatDecides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := collector(t, "v2", &engine{usage: usage(time.Now())})
+		s, err := c.Glance(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := s.Pods[0]; *p.Memory.WorkingSetBytes != 120 || p.ProcessStats != nil || s.Node.Memory == nil {
+			t.Errorf("a glance: %+v, %+v", p.Memory, p.ProcessStats)
+		}
+		if s, err = c.Summary(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		if p := s.Pods[0]; *p.Memory.WorkingSetBytes != 150 || *p.ProcessStats.ProcessCount != 17 || p.Network != nil || p.Memory.PSI != nil {
+			t.Errorf("fresh: %+v, %+v, %+v", p.Memory, p.ProcessStats, p.Network)
+		}
+	})
 }
 
 func TestRates(t *testing.T) {

@@ -40,7 +40,7 @@ func (e *Engine) ImageFS(ctx context.Context) ([]runtime.FSUsage, error) {
 	}
 	var list []runtime.FSUsage
 	for _, fs := range a.GetImageFilesystems() {
-		list = append(list, runtime.FSUsage{Mountpoint: fs.GetFsId().GetMountpoint(), Used: figure(fs.GetUsedBytes())})
+		list = append(list, runtime.FSUsage{Mountpoint: fs.GetFsId().GetMountpoint(), Used: figure(fs.GetUsedBytes()), Inodes: figure(fs.GetInodesUsed())})
 	}
 	return list, nil
 }
@@ -58,6 +58,9 @@ func usage(s *cri.ContainerStats) runtime.Usage {
 		PageFaults:      figure(s.GetMemory().GetPageFaults()),
 		MajorPageFaults: figure(s.GetMemory().GetMajorPageFaults()),
 		RootFSInodes:    figure(s.GetWritableLayer().GetInodesUsed()),
+
+		Swap: figure(s.GetSwap().GetSwapUsageBytes()), SwapAvailable: figure(s.GetSwap().GetSwapAvailableBytes()),
+		SwapKnown: s.GetSwap().GetSwapUsageBytes() != nil,
 	}
 }
 
