@@ -16,7 +16,7 @@ ROUNDS ?= 2
 SEED ?= $(shell date +%s)
 SEEDS ?= 1
 
-.PHONY: help build test test-long check race vet lint fmt tidy cover bench bench-fakes bench-cluster bench-go bench-node bench-probe bench-pleg mutants test-cluster smoke fuzz run clean-run bin/bed bin/bench bin/run bin/nodeagent chaos chaos-cluster
+.PHONY: help build test test-long check race vet lint fmt tidy cover bench bench-fakes bench-cluster bench-go bench-node bench-probe bench-pleg bench-guard mutants test-cluster smoke fuzz run clean-run bin/bed bin/bench bin/run bin/nodeagent chaos chaos-cluster
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,12 @@ bench-probe: ## ten thousand probes on one schedule, beside a goroutine for each
 
 bench-pleg: ## events and listings of 500 pods at rest
 	go test -run '^$$' -bench . -benchtime 1x ./pleg
+
+bench-guard: bin/bench bin/nodeagent ## what guarding the machine costs: at rest, a pass over 500 pods, rotation; /stats/summary beside the kubelet's (as root, ten minutes)
+	go test -run '^$$' -bench Guard -benchtime 1x ./examples/nodeagent
+	go test -run '^$$' -bench GuardPass -benchtime 100x ./examples/nodeagent
+	go test -run '^$$' -bench 'Pass|Rank|Summary|Choose|Rotate' -benchmem ./eviction ./stats ./imagegc ./runtime/logs
+	@bin/bench fakes -pods 500 -steps fill,summary -rounds $(ROUNDS) -out bin/bench-guard.json
 
 mutants: ## twenty deliberate faults, each of which the tests must catch
 	cd test && go test -tags mutants -count=1 -timeout 90m -v -run EveryMutant ./mutants
