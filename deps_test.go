@@ -68,6 +68,10 @@ func rules() map[string]rule {
 		"syncloop/admit":   {"runtime status observe", api + "k8s.io/component-helpers", 300},
 		"syncloop/offline": {"runtime observe", api + "github.com/google/renameio/v2", 285},
 
+		"syncloop/agent": {
+			"imagegc observe pleg probe/manager probe/podprobe runtime runtime/logs runtime/podruntime status syncloop syncloop/admit syncloop/offline volume", api, 330,
+		},
+
 		"staticpod": {"observe", api + "sigs.k8s.io/yaml github.com/fsnotify/fsnotify", 290},
 
 		"eviction":                 {"runtime observe", api + "k8s.io/kubelet/pkg/apis/stats", 285},

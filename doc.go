@@ -4,6 +4,7 @@
 // What a node does with pods:
 //
 //   - syncloop: keeps wanted pods and running pods the same, one worker a pod
+//   - syncloop/agent: that loop, an engine, and all that belongs between them, joined: an agent of your own in one value
 //   - staticpod: pods from a directory of YAML files
 //   - status: what to report of a pod, computed and then sent
 //   - probe: HTTP, TCP and command checks, with nothing but the standard library; probe/podprobe makes

@@ -35,11 +35,11 @@ type Objects interface {
 	Follow(kind, namespace, name string, changed func()) (stop func())
 }
 
-// Config describes a Cache. Dir, Source and Objects are required.
+// Config describes a Cache. Dir and Source are required.
 type Config struct {
 	Dir     string // of this cache alone; it is made when it is missing
 	Source  PodSource
-	Objects Objects
+	Objects Objects // nil: the cache is of pods alone, and says of every object that it does not exist
 
 	Key     []byte     // 32 bytes, which seal Secrets and tokens; nil: these are not kept
 	Observe observe.To // logger, events, metrics; zero is silent
@@ -65,8 +65,11 @@ type Cache struct {
 // New checks the configuration and returns a Cache at rest. Nothing is read or written before Run, but for what is asked of
 // the objects.
 func New(cfg Config) (*Cache, error) {
-	if cfg.Dir == "" || cfg.Source == nil || cfg.Objects == nil {
-		return nil, errors.New("offline: Dir, Source and Objects are required")
+	if cfg.Dir == "" || cfg.Source == nil {
+		return nil, errors.New("offline: Dir and Source are required")
+	}
+	if cfg.Objects == nil {
+		cfg.Objects = none{}
 	}
 	aead, err := sealer(cfg.Key)
 	if err != nil {

@@ -575,11 +575,44 @@ type sourceFunc func(ctx context.Context, set func([]*v1.Pod, bool)) error
 
 func (f sourceFunc) Run(ctx context.Context, set func([]*v1.Pod, bool)) error { return f(ctx, set) }
 
+// A source that refers to nothing needs no objects behind it.
+func TestPodsAlone(t *testing.T) {
+	dir, ctx := t.TempDir(), t.Context()
+	for _, want := range []int{0, 1} { // pods that are remembered
+		c, err := New(Config{Dir: dir, Source: sourceFunc(func(_ context.Context, set func([]*v1.Pod, bool)) error {
+			set([]*v1.Pod{podOf("till", "u1", "x")}, true)
+			return nil
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sets [][]*v1.Pod
+		if err := c.Run(ctx, func(pods []*v1.Pod, _ bool) { sets = append(sets, pods) }); err != nil {
+			t.Fatal(err)
+		}
+		if len(sets) != 2 || len(sets[0]) != want || len(sets[1]) != 1 {
+			t.Errorf("delivered %v, want %d and 1 pods", sets, want)
+		}
+		defer c.Follow("ConfigMap", "shop", "settings", func() {})()
+		_, noMap := c.ConfigMap(ctx, "shop", "settings")
+		_, noSecret := c.Secret(ctx, "shop", "settings")
+		_, _, noToken := c.Token(ctx, podOf("till", "u1", "x"), "", 600)
+		_, noClass := c.Class("micro")
+		for what, err := range map[string]error{"map": noMap, "secret": noSecret, "token": noToken, "class": noClass} {
+			if !errors.Is(err, runtime.ErrNotFound) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if services, err := c.Services(ctx, "shop"); len(services) > 0 || err != nil {
+			t.Errorf("services %v, %v", services, err)
+		}
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	s := stocked()
 	for _, c := range []Config{
 		{},
-		{Dir: "x", Source: s},
 		{Dir: "x", Objects: s},
 		{Source: s, Objects: s},
 		{Dir: "x", Source: s, Objects: s, Key: []byte("short secret")},
