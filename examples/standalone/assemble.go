@@ -10,19 +10,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kubeletkit/kubeletkit/imagegc"
 	"github.com/kubeletkit/kubeletkit/observe"
-	"github.com/kubeletkit/kubeletkit/pleg"
-	probes "github.com/kubeletkit/kubeletkit/probe/manager"
-	"github.com/kubeletkit/kubeletkit/runtime"
-	"github.com/kubeletkit/kubeletkit/runtime/podruntime"
 	"github.com/kubeletkit/kubeletkit/runtime/process"
 	"github.com/kubeletkit/kubeletkit/server"
 	"github.com/kubeletkit/kubeletkit/staticpod"
-	"github.com/kubeletkit/kubeletkit/status"
 	"github.com/kubeletkit/kubeletkit/syncloop"
-	"github.com/kubeletkit/kubeletkit/syncloop/admit"
-	"github.com/kubeletkit/kubeletkit/volume"
+	"github.com/kubeletkit/kubeletkit/syncloop/agent"
 )
 
 // nodeName ends the names of all pods: web becomes web-node.
@@ -31,17 +24,22 @@ const nodeName = "node"
 // addresses of this machine, as pods are told them.
 func addresses() []string { return []string{"127.0.0.1"} }
 
-// base is what both commands need: the engine, and whole pods over it.
-func base(o *options, roster *syncloop.Roster, volumes *volume.Manager, obs observe.To) (*process.Engine, *podruntime.Runtime, error) {
+// assemble joins the pods of a directory, the engine, and whoever is told. What looks at the agent from outside needs the
+// engine, too.
+func assemble(o *options, out io.Writer, obs observe.To) (*agent.Agent, *process.Engine, error) {
+	files, err := staticpod.NewDir(staticpod.Config{Path: o.manifests, Node: nodeName, Observe: obs})
+	if err != nil {
+		return nil, nil, err
+	}
 	engine, err := process.New(process.Config{Root: filepath.Join(o.root, "engine"), IPs: addresses, Observe: obs})
 	if err != nil {
 		return nil, nil, err
 	}
-	pods, err := podruntime.New(podruntime.Config{
-		Engine: engine, HostIPs: addresses, Root: o.root, LogRoot: filepath.Join(o.root, "logs"),
-		Subpaths: volumes, Changed: roster.Wake, Observe: obs,
+	a, err := agent.New(agent.Config{
+		Sources: map[string]syncloop.PodSource{"file": files}, Sink: newLines(out), Root: o.root,
+		Engine: engine, Notifier: engine, Reopen: engine, Scheme: "process", HostIPs: addresses, Observe: obs,
 	})
-	return engine, pods, err
+	return a, engine, err
 }
 
 // run keeps pods running until ctx ends.
@@ -59,99 +57,36 @@ func run(ctx context.Context, o *options, out, errOut io.Writer) error {
 	if err := os.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH")); err != nil {
 		return err
 	}
-
-	var roster syncloop.Roster
-	volumes, err := volume.New(volume.Config{Root: o.root, Observe: obs})
-	if err != nil {
-		return err
-	}
-	engine, pods, err := base(o, &roster, volumes, obs)
-	if err != nil {
-		return err
-	}
-	dead, err := imagegc.NewDead(imagegc.DeadConfig{
-		Containers: engine, Sandboxes: engine, Instances: pods, Removable: roster.Removable, Observe: obs,
-	})
-	if err != nil {
-		return err
-	}
-	lifecycle, err := pleg.New(pleg.Config{Source: pods, Notifier: engine, Observe: obs, Tell: func(e pleg.Event) {
-		roster.Wake(e.Pod.UID)
-		if e.Kind == pleg.Died {
-			dead.Trim(e.Pod.UID)
-		}
-	}})
-	if err != nil {
-		return err
-	}
-	health, err := probes.New(probes.Config{Exec: engine, HostIPs: addresses, Changed: roster.Wake, Observe: obs})
-	if err != nil {
-		return err
-	}
-	statuses, err := status.New(status.Config{Sink: newLines(out), Observe: obs})
-	if err != nil {
-		return err
-	}
-	files, err := staticpod.NewDir(staticpod.Config{Path: o.manifests, Node: nodeName, Observe: obs})
-	if err != nil {
-		return err
-	}
-	loop, err := syncloop.New(syncloop.Config{
-		Sources: map[string]syncloop.PodSource{"file": files}, Runtime: pods, Sink: statuses, Volumes: volumes,
-		Probes: health, States: pods.Over(lifecycle), Roster: &roster,
-		Admit: []syncloop.Admitter{admit.Sysctls{}, admit.Platform{}, admit.Fit{}}, Sweepers: []syncloop.Sweeper{volumes, pods},
-		HostIPs: addresses, RuntimeName: func() string { return "process" }, Observe: obs,
-	})
+	a, engine, err := assemble(o, out, obs)
 	if err != nil {
 		return err
 	}
 	handler, err := server.New(server.Config{
-		Pods: &roster, Access: everybody{}, Running: pods, Logs: pods, Timeline: journal,
-		Health: map[string]func() error{"syncloop": loop.Healthy, "pleg": lifecycle.Healthy}, Observe: obs,
+		Pods: a.Roster(), Access: everybody{}, Running: a.Runtime(), Logs: a.Runtime(), Timeline: journal, Health: a.Health(), Observe: obs,
 	})
 	if err != nil {
 		return err
 	}
-	api, err := newAPI(filepath.Join(o.root, "api"), withRun(handler, &roster, engine, pods))
+	api, err := newAPI(filepath.Join(o.root, "api"), withRun(handler, a.Roster(), engine, a.Runtime()))
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "pods of %s run as processes of this user; what they are: curl --unix-socket %s http://node/pods\n", o.manifests, api.path)
-	return layers(ctx, []runner{statuses}, []runner{lifecycle, health}, []runner{loop}, []runner{dead, api})
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return api.Run(ctx) })
+	g.Go(func() error { return a.Run(ctx) })
+	return g.Wait()
 }
 
 // end stops all pods there are, each with its grace, and removes every trace of them.
 func end(ctx context.Context, o *options, out io.Writer) error {
-	var obs observe.To
-	volumes, err := volume.New(volume.Config{Root: o.root})
+	a, _, err := assemble(o, io.Discard, observe.To{})
 	if err != nil {
 		return err
 	}
-	_, pods, err := base(o, new(syncloop.Roster), volumes, obs)
-	if err != nil {
-		return err
-	}
-	all, err := pods.Pods(ctx)
-	if err != nil {
-		return err
-	}
-	var g errgroup.Group
-	for _, p := range all {
-		g.Go(func() error {
-			if err := pods.Stop(ctx, nil, p, runtime.Termination{}); err != nil {
-				return err
-			}
-			if err := volumes.Unmount(ctx, p.UID); err != nil {
-				return err
-			}
-			return pods.Remove(ctx, p.UID, runtime.Purge)
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	for _, p := range all {
+	ended, err := a.End(ctx)
+	for _, p := range ended {
 		fmt.Fprintf(out, "%s/%s has ended\n", p.Namespace, p.Name)
 	}
-	return nil
+	return err
 }

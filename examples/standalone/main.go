@@ -1,5 +1,5 @@
 // Command standalone keeps the pods of a directory running as processes of this machine: no root, no container runtime, no
-// images, no cluster. It is the smallest useful assembly of the packages, and a way to try them:
+// images, no cluster. It is a small assembly of the packages, and a way to try them:
 //
 //	go run ./examples/standalone examples/standalone/manifests
 //
@@ -11,7 +11,7 @@
 //	curl --unix-socket $ROOT/api 'http://node/containerLogs/default/web-node/web?follow=true'
 //	curl --unix-socket $ROOT/api -d '' 'http://node/run/default/web-node/web?cmd=uname&cmd=-a'
 //
-// The parts meet in assemble.go.
+// assemble.go says which source, sink and engine it has; syncloop/agent joins them.
 package main
 
 import (
