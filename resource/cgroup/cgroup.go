@@ -232,15 +232,17 @@ func (t *Tree) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 func (t *Tree) Run(ctx context.Context) error {
 	tick := time.NewTicker(t.cfg.Interval)
 	defer tick.Stop()
-	for {
-		if err := t.round(); err != nil && ctx.Err() == nil {
+	for all := true; ; {
+		if err := t.round(all); err != nil && ctx.Err() == nil {
 			t.log.Warn("cgroups were not all given their values; next try at the next round", "err", err)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			all = true
 		case <-t.kick:
+			all = false
 			select { // many changes at once are one round
 			case <-ctx.Done():
 				return nil
@@ -250,10 +252,14 @@ func (t *Tree) Run(ctx context.Context) error {
 	}
 }
 
-func (t *Tree) round() error {
+// round looks after the classes, whose weight goes with their pods, or after all there is.
+func (t *Tree) round(all bool) error {
 	pods := t.cfg.Pods()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !all && pods != nil && t.files.exists(t.at(name{kubepods, burstable})) {
+		return t.files.set(t.at(name{kubepods, burstable}), tierValues(burstable, pods))
+	}
 	if err := t.frame(); err != nil {
 		return err
 	}

@@ -444,7 +444,7 @@ func TestLimitsOfAllPodsAreToldOf(t *testing.T) {
 	round := func(what string, want ...string) {
 		t.Helper()
 		told = nil
-		if err := f.round(); err != nil {
+		if err := f.round(true); err != nil {
 			t.Error(err)
 		}
 		if !slices.Equal(told, want) {

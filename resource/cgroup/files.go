@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -19,6 +21,7 @@ import (
 // files is the cgroup file system: one tree with version 2, one for each controller with version 1.
 type files struct {
 	mount, root string
+	known       *atomic.Pointer[map[string]string] // what look found last
 	mkdir       func(string) error
 	rmdir       func(string) error
 	kill        func(pid int) error
@@ -26,7 +29,7 @@ type files struct {
 
 func openFiles(mount, root string) files {
 	return files{
-		mount: mount, root: root,
+		mount: mount, root: root, known: new(atomic.Pointer[map[string]string]),
 		mkdir: func(dir string) error { return os.Mkdir(dir, 0o755) },
 		rmdir: syscall.Rmdir,
 		kill:  killProcess,
@@ -37,13 +40,13 @@ func openFiles(mount, root string) files {
 func wanted() []string { return []string{"cpu", "cpuset", "memory", "hugetlb", "pids"} }
 
 func (f files) v2() bool {
-	_, err := os.Stat(filepath.Join(f.mount, "cgroup.controllers"))
-	return err == nil
+	_, v2 := f.trees()[""]
+	return v2
 }
 
-// usable says whether there are cgroups and the root exists.
+// usable looks whether there are cgroups and the root exists.
 func (f files) usable() error {
-	trees := f.trees()
+	trees := f.look()
 	if len(trees) == 0 {
 		return fmt.Errorf("no cgroups are mounted at %s", f.mount)
 	}
@@ -55,10 +58,27 @@ func (f files) usable() error {
 	return nil
 }
 
+// hybrid is the tree of version 2 where it is mounted beside those of version 1. Engines put processes there too.
+const hybrid = "unified"
+
 // trees are the roots of hierarchies by controller; with version 2 there is one, without a name. Hierarchies that no part of
 // the machine needs, which somebody mounted beside them, are not touched.
 func (f files) trees() map[string]string {
-	if f.v2() {
+	if known := f.known.Load(); known != nil {
+		return *known
+	}
+	return f.look()
+}
+
+// look finds trees.
+func (f files) look() map[string]string {
+	out := f.mounted()
+	f.known.Store(&out)
+	return out
+}
+
+func (f files) mounted() map[string]string {
+	if _, err := os.Stat(filepath.Join(f.mount, "cgroup.controllers")); err == nil {
 		return map[string]string{"": f.mount}
 	}
 	known := []string{"cpu", "cpuacct", "cpuset", "memory", "hugetlb", "pids", "blkio", "devices", "freezer", "net_cls", "net_prio", "perf_event", "rdma", "misc", "systemd"}
@@ -75,8 +95,6 @@ func (f files) trees() map[string]string {
 			out[controller] = dir
 		}
 	}
-	// Engines put processes there too, where version 2 is mounted beside version 1.
-	const hybrid = "unified"
 	if _, err := os.Stat(filepath.Join(f.mount, hybrid, f.root, "cgroup.procs")); err == nil {
 		out[hybrid] = filepath.Join(f.mount, hybrid)
 	}
@@ -116,20 +134,42 @@ func (f files) exists(at string) bool {
 
 // make makes a cgroup, and those above it below the root.
 func (f files) make(at string) error {
-	for _, dir := range f.dirs("") {
-		below := dir
-		for part := range strings.SplitSeq(at, "/") {
-			if err := f.delegate(below); err != nil {
-				return err
-			}
-			below = filepath.Join(below, part)
-			if err := f.mkdir(below); err != nil && !errors.Is(err, fs.ErrExist) {
-				return fmt.Errorf("make cgroup: %w", err)
-			}
-			if err := inherit(below); err != nil {
+	trees := f.trees()
+	for _, top := range f.dirs("") {
+		is := func(tree string) bool { dir, ok := trees[tree]; return ok && top == filepath.Join(dir, f.root) }
+		if err := f.makeIn(top, at, is("cpuset"), is("") || is(hybrid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeIn makes a cgroup in one tree. Those above it are there as a rule.
+func (f files) makeIn(top, at string, cpuset, v2 bool) error {
+	dir := filepath.Join(top, at)
+	above := path.Dir(at)
+	err := fs.ErrNotExist
+	if !v2 {
+		err = f.mkdir(dir)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if above != "." {
+			if err := f.makeIn(top, above, cpuset, v2); err != nil {
 				return err
 			}
 		}
+		if v2 {
+			if err := f.delegate(filepath.Dir(dir)); err != nil {
+				return err
+			}
+		}
+		err = f.mkdir(dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make cgroup: %w", err)
+	}
+	if cpuset {
+		return inherit(dir)
 	}
 	return nil
 }
@@ -313,7 +353,7 @@ func (f files) list(at string) []string {
 // remove kills what runs in a cgroup and below, and removes it from all trees.
 func (f files) remove(ctx context.Context, at string) error {
 	const tries = 5
-	dirs := slices.DeleteFunc(f.dirs(at), func(dir string) bool { _, err := os.Stat(dir); return err != nil })
+	dirs := f.dirs(at)
 	var err error
 	for try := range tries {
 		if len(dirs) == 0 {
@@ -326,11 +366,12 @@ func (f files) remove(ctx context.Context, at string) error {
 			case <-time.After(time.Duration(try) * 20 * time.Millisecond):
 			}
 		}
-		for _, dir := range dirs {
-			f.killAll(dir)
-		}
 		var errs []error
 		dirs = slices.DeleteFunc(dirs, func(dir string) bool {
+			if err := f.rmdir(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
+				return true // as it should be
+			}
+			f.killAll(dir)
 			err := f.removeTree(dir)
 			if err != nil {
 				errs = append(errs, err)
