@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -403,7 +404,7 @@ func rotateUnderLoad(t testing.TB, size int64) {
 	r := w.rotator(func(c *RotatorConfig) { c.MaxSize, c.MaxFiles = size, rotations+5 })
 	var ended atomic.Bool
 	var all sync.WaitGroup
-	read := make([]int, 2)
+	read := make([]heard, 2)
 	for i := range read {
 		rc, err := Open(t.Context(), w.path, Options{Follow: true, Done: ended.Load})
 		if err != nil {
@@ -411,7 +412,7 @@ func rotateUnderLoad(t testing.TB, size int64) {
 		}
 		all.Go(func() { read[i] = countLines(t, rc) })
 	}
-	written := 0
+	written, said := 0, sha256.New()
 	all.Go(func() { // the container
 		defer ended.Store(true)
 		for !ended.Load() {
@@ -421,7 +422,9 @@ func rotateUnderLoad(t testing.TB, size int64) {
 			}
 			var b []byte
 			for range 200 {
-				b = fmt.Appendf(b, "2026-01-02T03:04:05.000000000Z stdout F %d %s\n", written, pad)
+				text := fmt.Appendf(nil, "%d %s\n", written, pad)
+				said.Write(text)
+				b = append(append(b, "2026-01-02T03:04:05.000000000Z stdout F "...), text...)
 				written++
 			}
 			w.write(b)
@@ -432,14 +435,14 @@ func rotateUnderLoad(t testing.TB, size int64) {
 	}
 	ended.Store(true)
 	all.Wait()
-	for i, n := range read {
-		if n != written {
-			t.Errorf("reader %d got %d of %d lines", i, n, written)
+	for i, h := range read {
+		if h.lines != written || !bytes.Equal(h.sum, said.Sum(nil)) {
+			t.Errorf("reader %d got %d of %d lines, or others", i, h.lines, written)
 		}
 	}
 	i := 0
 	for line := range strings.Lines(w.all()) {
-		if !strings.HasPrefix(line, fmt.Sprintf("2026-01-02T03:04:05.000000000Z stdout F %d ", i)) {
+		if line != fmt.Sprintf("2026-01-02T03:04:05.000000000Z stdout F %d %s\n", i, pad) {
 			t.Fatalf("line %d on the disk is %.60s", i, line)
 		}
 		i++
@@ -452,21 +455,28 @@ func rotateUnderLoad(t testing.TB, size int64) {
 
 const pad = "0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz"
 
-// countLines reads to the end and says how many lines came in order.
-func countLines(t testing.TB, rc io.ReadCloser) int {
+// heard is what a reader got.
+type heard struct {
+	lines int // that came in order
+	sum   []byte
+}
+
+// countLines reads to the end.
+func countLines(t testing.TB, rc io.ReadCloser) heard {
 	t.Helper()
 	defer rc.Close()
-	lines := bufio.NewScanner(rc)
-	n := 0
+	h, sum := heard{}, sha256.New()
+	lines := bufio.NewScanner(io.TeeReader(rc, sum))
 	for lines.Scan() {
-		if !bytes.HasPrefix(lines.Bytes(), fmt.Appendf(nil, "%d ", n)) {
-			t.Errorf("after line %d came %.20q", n-1, lines.Text())
-			return n
+		if !bytes.HasPrefix(lines.Bytes(), fmt.Appendf(nil, "%d ", h.lines)) {
+			t.Errorf("after line %d came %.20q", h.lines-1, lines.Text())
+			return h
 		}
-		n++
+		h.lines++
 	}
 	if err := lines.Err(); err != nil {
 		t.Error(err)
 	}
-	return n
+	h.sum = sum.Sum(nil)
+	return h
 }
