@@ -1,11 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -30,14 +29,12 @@ type Provider interface {
 
 // Adapter is a syncloop.Runtime over a Provider. The statuses are the provider's own: give Status to syncloop.Config.
 type Adapter struct {
-	p Provider
-
-	mu    sync.Mutex // guards known
-	known map[types.UID]v1.PodStatus
+	p     Provider
+	known sync.Map // statuses as last seen: types.UID to *v1.PodStatus
 }
 
 // Adapt makes an Adapter.
-func Adapt(p Provider) *Adapter { return &Adapter{p: p, known: map[types.UID]v1.PodStatus{}} }
+func Adapt(p Provider) *Adapter { return &Adapter{p: p} }
 
 // Pods are all pods of the provider.
 func (a *Adapter) Pods(ctx context.Context) ([]runtime.Pod, error) {
@@ -54,9 +51,7 @@ func (a *Adapter) Pods(ctx context.Context) ([]runtime.Pod, error) {
 		case err != nil:
 			return nil, fmt.Errorf("status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		default:
-			a.mu.Lock()
-			a.known[pod.UID] = *s
-			a.mu.Unlock()
+			a.known.Store(pod.UID, s)
 			out = append(out, seenAs(pod, s, at))
 		}
 	}
@@ -67,10 +62,7 @@ func (a *Adapter) Pods(ctx context.Context) ([]runtime.Pod, error) {
 func (a *Adapter) Pod(ctx context.Context, uid types.UID) (runtime.Pod, error) {
 	at := time.Now()
 	pods, err := a.Pods(ctx)
-	if i := slices.IndexFunc(pods, func(p runtime.Pod) bool { return p.UID == uid }); i >= 0 {
-		return pods[i], err
-	}
-	return runtime.Pod{PodRef: runtime.PodRef{UID: uid}, At: at}, err
+	return one(pods, uid, at), err
 }
 
 // seenAs tells of a pod by its status: what runs, and under which ID.
@@ -81,10 +73,8 @@ func seenAs(pod *v1.Pod, s *v1.PodStatus, at time.Time) runtime.Pod {
 		p.IPs = []string{s.PodIP}
 	}
 	for _, cs := range s.ContainerStatuses {
-		c := runtime.Container{Pod: ref, Name: cs.Name, ID: cs.ContainerID, Restarts: int(cs.RestartCount), State: runtime.Created}
-		if c.ID == "" {
-			c.ID = string(pod.UID) + "/" + cs.Name + "/" + strconv.Itoa(c.Restarts)
-		}
+		id := cmp.Or(cs.ContainerID, fmt.Sprintf("%s/%s/%d", pod.UID, cs.Name, cs.RestartCount))
+		c := runtime.Container{Pod: ref, Name: cs.Name, ID: id, Restarts: int(cs.RestartCount), State: runtime.Created}
 		switch {
 		case cs.State.Running != nil:
 			c.State, c.Started = runtime.Running, cs.State.Running.StartedAt.Time
@@ -133,18 +123,15 @@ func (a *Adapter) Stop(ctx context.Context, pod *v1.Pod, seen runtime.Pod, _ run
 // Remove forgets what was known of a pod.
 func (a *Adapter) Remove(_ context.Context, uid types.UID, what runtime.Removal) error {
 	if what == runtime.Purge {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.known, uid)
+		a.known.Delete(uid)
 	}
 	return nil
 }
 
 // Status is the provider's, as it was last seen. Pods that were refused or have ended are told of as everywhere.
 func (a *Adapter) Status(in status.Input) v1.PodStatus {
-	a.mu.Lock()
-	s, ok := a.known[in.Pod.UID]
-	a.mu.Unlock()
+	known, _ := a.known.Load(in.Pod.UID)
+	s, ok := known.(*v1.PodStatus)
 	if !ok || in.Rejection != nil || in.Ended {
 		return status.Compute(in)
 	}
@@ -152,11 +139,8 @@ func (a *Adapter) Status(in status.Input) v1.PodStatus {
 }
 
 func isNotFound(err error) bool {
-	e, ok := errors.AsType[interface {
-		error
-		NotFound() bool
-	}](err)
-	return ok && e.NotFound()
+	var e interface{ NotFound() bool }
+	return errors.As(err, &e) && e.NotFound()
 }
 
 func ignoreNotFound(err error) error {

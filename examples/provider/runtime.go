@@ -39,10 +39,15 @@ func (r Runtime) Pods(ctx context.Context) ([]runtime.Pod, error) {
 func (r Runtime) Pod(ctx context.Context, uid types.UID) (runtime.Pod, error) {
 	at := time.Now()
 	pods, err := r.Pods(ctx)
+	return one(pods, uid, at), err
+}
+
+// one is the pod of that uid. One that was not there at that moment is empty.
+func one(pods []runtime.Pod, uid types.UID, at time.Time) runtime.Pod {
 	if i := slices.IndexFunc(pods, func(p runtime.Pod) bool { return p.UID == uid }); i >= 0 {
-		return pods[i], err
+		return pods[i]
 	}
-	return runtime.Pod{PodRef: runtime.PodRef{UID: uid}, At: at}, err
+	return runtime.Pod{PodRef: runtime.PodRef{UID: uid}, At: at}
 }
 
 // seen tells of a machine in the words of this project.
