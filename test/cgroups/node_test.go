@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeletkit/kubeletkit/internal/apifake"
@@ -35,9 +37,10 @@ const busybox = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
 type node struct {
 	*agent.Agent
 
-	t   *testing.T
-	api *apifake.Server
-	cri cri.RuntimeServiceClient
+	t      *testing.T
+	api    *apifake.Server
+	client kubernetes.Interface // of it
+	cri    cri.RuntimeServiceClient
 }
 
 // newNode makes one on a bed. The agent is not started.
@@ -56,13 +59,17 @@ func newNode(t *testing.T, b *bed.Bed, flags ...string) *node {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: web.URL, QPS: 1000, Burst: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
 	conn, err := grpc.NewClient(b.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	flags = append([]string{"--kubeconfig=" + config, "--authorization-mode=AlwaysAllow", "--authentication-token-webhook=false", "--anonymous-auth=true", "--sync-frequency=5s"}, flags...)
-	n := &node{agent.New(t, b.Endpoint(), flags...), t, api, cri.NewRuntimeServiceClient(conn)}
+	n := &node{agent.New(t, b.Endpoint(), flags...), t, api, client, cri.NewRuntimeServiceClient(conn)}
 	if n.Cgroup == "" {
 		t.Skip("this machine lets nobody make cgroups")
 	}
@@ -158,7 +165,9 @@ func (n *node) ready(pods ...*v1.Pod) []*v1.Pod {
 func (n *node) end(pods ...*v1.Pod) {
 	n.t.Helper()
 	for _, p := range pods {
-		n.api.Delete(p)
+		if is := n.now(p); is != nil && is.DeletionTimestamp == nil {
+			n.api.Delete(p)
+		}
 	}
 	agent.Eventually(n.t, patience, "pods are gone", func() error {
 		for _, p := range pods {
@@ -175,6 +184,25 @@ func (n *node) empty() {
 	n.t.Helper()
 	agent.Eventually(n.t, patience, "no pod has a cgroup", func() error {
 		if left := n.groups(); len(left) > 0 {
+			return fmt.Errorf("left: %v", left)
+		}
+		return nil
+	})
+}
+
+// bare waits until nothing is left of any pod or container.
+func (n *node) bare() {
+	n.t.Helper()
+	agent.Eventually(n.t, patience, "no cgroup is left", func() error {
+		var left []string
+		for _, file := range cgroups.Files(n.Cgroup, "cgroup.procs") {
+			switch _, below, _ := strings.Cut(file, n.Cgroup); below {
+			case "/cgroup.procs", "/kubepods/cgroup.procs", "/kubepods/burstable/cgroup.procs", "/kubepods/besteffort/cgroup.procs":
+			default:
+				left = append(left, file)
+			}
+		}
+		if len(left) > 0 {
 			return fmt.Errorf("left: %v", left)
 		}
 		return nil
