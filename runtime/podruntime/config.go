@@ -24,9 +24,9 @@ func refOf(pod *v1.Pod) runtime.PodRef {
 
 // sandboxConfig describes a pod's sandbox. It is the same at each call but for attempt, so that an agent that was
 // restarted names the sandbox as the one before it did.
-func (r *Runtime) sandboxConfig(ctx context.Context, pod *v1.Pod, attempt uint32, net runtime.Network) (*runtime.SandboxConfig, []string, error) {
+func (r *Runtime) sandboxConfig(ctx context.Context, pod *v1.Pod, attempt uint32, in runtime.SyncInput) (*runtime.SandboxConfig, []string, error) {
 	c := &runtime.SandboxConfig{
-		Pod: refOf(pod), Attempt: attempt, LogDir: r.files.logDir(refOf(pod)), NetNS: net.NetNS,
+		Pod: refOf(pod), Attempt: attempt, LogDir: r.files.logDir(refOf(pod)), NetNS: in.Network.NetNS,
 		Namespaces: namespaces(pod), Resources: r.sizing().sandbox(pod), Overhead: r.sizing().overhead(pod),
 		Ports: ports(pod), Annotations: pod.Annotations, Labels: maps.Clone(pod.Labels),
 	}
@@ -52,7 +52,7 @@ func (r *Runtime) sandboxConfig(ctx context.Context, pod *v1.Pod, attempt uint32
 			c.Sysctls[strings.ReplaceAll(ctl.Name, "/", ".")] = ctl.Value
 		}
 	}
-	if c.Security, err = sandboxSecurity(pod); err != nil {
+	if c.Security, err = sandboxSecurity(pod, in.Volumes); err != nil {
 		return nil, nil, err
 	}
 	if c.Handler, err = r.class(pod); err != nil {
@@ -148,7 +148,7 @@ func (r *Runtime) containerConfig(ctx context.Context, m *making) (*runtime.Cont
 	if err != nil {
 		return nil, err
 	}
-	sec, err := r.security(pod, spec, m.img)
+	sec, err := r.security(pod, spec, m.img, m.in.Volumes)
 	if err != nil {
 		return nil, err
 	}

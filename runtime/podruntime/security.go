@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,7 +26,7 @@ func readonlyPaths() []string {
 }
 
 // security is what a container may do, from its own fields, else its pod's, else the image's user.
-func (r *Runtime) security(pod *v1.Pod, c *v1.Container, img runtime.Image) (s runtime.Security, err error) {
+func (r *Runtime) security(pod *v1.Pod, c *v1.Container, img runtime.Image, volumes map[string]runtime.Volume) (s runtime.Security, err error) {
 	ps, cs := podSecurity(pod), c.SecurityContext
 	if cs == nil {
 		cs = &v1.SecurityContext{}
@@ -34,9 +35,10 @@ func (r *Runtime) security(pod *v1.Pod, c *v1.Container, img runtime.Image) (s r
 	if err := imageUser(&s, img, or(cs.RunAsNonRoot, ps.RunAsNonRoot)); err != nil {
 		return s, fmt.Errorf("%w (pod: %q, container: %s)", err, pod.Name+"_"+pod.Namespace+"("+string(pod.UID)+")", c.Name)
 	}
-	if err := podGroups(&s, ps); err != nil {
+	if err := podGroups(&s, ps, nil); err != nil {
 		return s, err
 	}
+	s.Groups = append(s.Groups, volumeGroups(volumes)...)
 	s.Privileged, s.ReadOnlyRoot = isTrue(cs.Privileged), isTrue(cs.ReadOnlyRootFilesystem)
 	s.NoNewPrivileges = cs.AllowPrivilegeEscalation != nil && !*cs.AllowPrivilegeEscalation
 	if cs.Capabilities != nil {
@@ -83,20 +85,31 @@ func imageUser(s *runtime.Security, img runtime.Image, nonRoot *bool) error {
 }
 
 // sandboxSecurity is what the sandbox itself may do: the pod's fields alone.
-func sandboxSecurity(pod *v1.Pod) (runtime.Security, error) {
+func sandboxSecurity(pod *v1.Pod, volumes map[string]runtime.Volume) (runtime.Security, error) {
 	ps := podSecurity(pod)
 	s := runtime.Security{UID: ps.RunAsUser, GID: ps.RunAsGroup, SELinux: seLinux(ps.SELinuxOptions), Seccomp: runtime.Profile{Type: runtime.RuntimeDefault}}
 	for _, c := range allContainers(pod) {
 		s.Privileged = s.Privileged || c.SecurityContext != nil && isTrue(c.SecurityContext.Privileged)
 	}
-	return s, podGroups(&s, ps)
+	err := podGroups(&s, ps, volumeGroups(volumes))
+	return s, err
 }
 
-// podGroups are those of the pod beside the user's own, that of its files first.
-func podGroups(s *runtime.Security, ps *v1.PodSecurityContext) error {
+// volumeGroups are those by which volumes are readable.
+func volumeGroups(volumes map[string]runtime.Volume) (groups []int64) {
+	for _, v := range volumes {
+		groups = append(groups, v.ExtraGroups...)
+	}
+	slices.Sort(groups)
+	return slices.Compact(groups)
+}
+
+// podGroups are those of the pod beside the user's own: that of its files, others, those it names.
+func podGroups(s *runtime.Security, ps *v1.PodSecurityContext, others []int64) error {
 	if ps.FSGroup != nil {
 		s.Groups = append(s.Groups, *ps.FSGroup)
 	}
+	s.Groups = append(s.Groups, others...)
 	s.Groups = append(s.Groups, ps.SupplementalGroups...)
 	if p := ps.SupplementalGroupsPolicy; p != nil {
 		s.GroupsPolicy = string(*p)

@@ -126,7 +126,7 @@ func (s *step) imageVolumes(ctx context.Context, m *making) error {
 // describe makes the container's config, and its sandbox's when an earlier step made that.
 func (s *step) describe(ctx context.Context, m *making) (*runtime.ContainerConfig, error) {
 	if s.config == nil {
-		config, _, err := s.sandboxConfig(ctx, s.pod, s.sandbox.Attempt, s.in.Network)
+		config, _, err := s.sandboxConfig(ctx, s.pod, s.sandbox.Attempt, s.in)
 		if err != nil {
 			return nil, err
 		}

@@ -207,7 +207,7 @@ func (s *step) makeSandbox(ctx context.Context, attempt uint32) (string, error) 
 			return "", err
 		}
 	}
-	config, warnings, err := s.sandboxConfig(ctx, s.pod, attempt, s.in.Network)
+	config, warnings, err := s.sandboxConfig(ctx, s.pod, attempt, s.in)
 	if err != nil {
 		return "", err
 	}

@@ -1,0 +1,213 @@
+package podcases
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/types"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// Recorder keeps the requests by which sandboxes and containers are made. The zero value is ready; all methods are safe
+// for concurrent use.
+type Recorder struct {
+	mu         sync.Mutex // guards what follows
+	sandboxes  []*cri.RunPodSandboxRequest
+	containers []*cri.CreateContainerRequest
+	names      map[string]string // of containers, by ID
+}
+
+// Intercept is for grpc.UnaryInterceptor.
+func (r *Recorder) Intercept(ctx context.Context, q any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	a, err := next(ctx, q)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch q := q.(type) {
+	case *cri.RunPodSandboxRequest:
+		r.sandboxes = append(r.sandboxes, proto.CloneOf(q))
+	case *cri.CreateContainerRequest:
+		r.containers = append(r.containers, proto.CloneOf(q))
+		if err == nil {
+			if r.names == nil {
+				r.names = map[string]string{}
+			}
+			r.names[a.(*cri.CreateContainerResponse).GetContainerId()] = q.GetConfig().GetMetadata().GetName()
+		}
+	}
+	return a, err
+}
+
+// Containers are the names of those created for a pod, in order, each once.
+func (r *Recorder) Containers(namespace, pod string) (names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, q := range r.containers {
+		if of(q.GetSandboxConfig(), namespace, pod) && !slices.Contains(names, q.GetConfig().GetMetadata().GetName()) {
+			names = append(names, q.GetConfig().GetMetadata().GetName())
+		}
+	}
+	return names
+}
+
+// UID is that of a pod a sandbox was made for, else something no text has in it.
+func (r *Recorder) UID(namespace, pod string) types.UID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, q := range r.sandboxes {
+		if of(q.GetConfig(), namespace, pod) {
+			return types.UID(q.GetConfig().GetMetadata().GetUid())
+		}
+	}
+	return "\x00"
+}
+
+func of(c *cri.PodSandboxConfig, namespace, pod string) bool {
+	return c.GetMetadata().GetNamespace() == namespace && c.GetMetadata().GetName() == pod
+}
+
+// Text is what the runtime was told of a pod: its first sandbox, and each container as it was first created. Paths are
+// replaced, old and new in turn; IDs of containers and names of files made at random have fixed ones. Lists whose
+// order says nothing are sorted. A container whose sandbox is told to be another one than was made has that one too.
+func (r *Recorder) Text(namespace, pod string, paths ...string) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out strings.Builder
+	var sandbox *cri.RunPodSandboxRequest
+	for _, q := range r.sandboxes {
+		if of(q.GetConfig(), namespace, pod) {
+			sandbox = normalSandbox(q)
+			break
+		}
+	}
+	if err := write(&out, "sandbox", sandbox); err != nil {
+		return "", err
+	}
+	seen := map[string]bool{}
+	for _, q := range r.containers {
+		name := q.GetConfig().GetMetadata().GetName()
+		if !of(q.GetSandboxConfig(), namespace, pod) || seen[name] {
+			continue
+		}
+		seen[name] = true
+		q = r.normalContainer(q)
+		if normal := normalSandbox(&cri.RunPodSandboxRequest{Config: q.SandboxConfig}); proto.Equal(normal.Config, sandbox.GetConfig()) {
+			q.SandboxConfig = nil
+		}
+		q.PodSandboxId = ""
+		if err := write(&out, "container "+name, q); err != nil {
+			return "", err
+		}
+	}
+	text := strings.NewReplacer(paths...).Replace(out.String())
+	return lastWords.ReplaceAllString(text, "$1/LASTWORDS"), nil
+}
+
+var lastWords = regexp.MustCompile(`(/containers/[^/\n]+)/[0-9a-f]{8}\b`)
+
+func write(out *strings.Builder, title string, m proto.Message) error {
+	data, err := protojson.Marshal(m)
+	if err != nil {
+		return err
+	}
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		return err
+	}
+	readableEnv(v)
+	joinPaths(v)
+	text, err := yaml.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "--- # %s\n%s", title, text)
+	return err
+}
+
+// readableEnv writes variables as NAME=value: their values are bytes in CRI.
+func readableEnv(v any) {
+	message, _ := v.(map[string]any)
+	config, _ := message["config"].(map[string]any)
+	envs, _ := config["envs"].([]any)
+	for i, e := range envs {
+		e, _ := e.(map[string]any)
+		name, _ := e["key"].(string)
+		value, _ := e["value"].(string)
+		raw, _ := base64.StdEncoding.DecodeString(value) // protojson wrote it
+		envs[i] = name + "=" + string(raw)
+	}
+}
+
+// joinPaths writes the long lists that nearly all containers have on one line each.
+func joinPaths(v any) {
+	message, _ := v.(map[string]any)
+	config, _ := message["config"].(map[string]any)
+	linux, _ := config["linux"].(map[string]any)
+	security, _ := linux["securityContext"].(map[string]any)
+	for _, name := range []string{"maskedPaths", "readonlyPaths"} {
+		if list, ok := security[name].([]any); ok {
+			security[name] = strings.Trim(fmt.Sprint(list), "[]")
+		}
+	}
+}
+
+func normalSandbox(q *cri.RunPodSandboxRequest) *cri.RunPodSandboxRequest {
+	q = proto.CloneOf(q)
+	c := q.GetConfig()
+	slices.Sort(c.GetDnsConfig().GetOptions())
+	normalResources(c.GetLinux().GetResources())
+	normalResources(c.GetLinux().GetOverhead())
+	normalUsers(c.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions())
+	return q
+}
+
+func (r *Recorder) normalContainer(q *cri.CreateContainerRequest) *cri.CreateContainerRequest {
+	q = proto.CloneOf(q)
+	c := q.GetConfig()
+	slices.SortStableFunc(c.GetEnvs(), func(a, b *cri.KeyValue) int { return cmp.Compare(a.GetKey(), b.GetKey()) })
+	for _, m := range c.GetMounts() {
+		normalMappings(m.GetUidMappings())
+		normalMappings(m.GetGidMappings())
+	}
+	normalResources(c.GetLinux().GetResources())
+	n := c.GetLinux().GetSecurityContext().GetNamespaceOptions()
+	normalUsers(n.GetUsernsOptions())
+	if n.GetTargetId() != "" {
+		n.TargetId = "id of " + r.names[n.GetTargetId()]
+	}
+	if s := c.GetLinux().GetSecurityContext(); s != nil {
+		// one for each CPU of this machine, where it has the file
+		s.MaskedPaths = slices.DeleteFunc(s.MaskedPaths, func(p string) bool { return strings.HasSuffix(p, "/thermal_throttle") })
+		slices.Sort(s.MaskedPaths)
+		slices.Sort(s.ReadonlyPaths)
+	}
+	return q
+}
+
+func normalResources(r *cri.LinuxContainerResources) {
+	slices.SortFunc(r.GetHugepageLimits(), func(a, b *cri.HugepageLimit) int { return cmp.Compare(a.GetPageSize(), b.GetPageSize()) })
+}
+
+// normalUsers gives all pods the same range of the host, the first that they are allowed.
+func normalUsers(u *cri.UserNamespace) {
+	normalMappings(u.GetUids())
+	normalMappings(u.GetGids())
+}
+
+func normalMappings(list []*cri.IDMapping) {
+	for _, m := range list {
+		if m.GetHostId() >= 65536 && m.GetHostId()%65536 == 0 {
+			m.HostId = 65536
+		}
+	}
+}
