@@ -78,9 +78,8 @@ func rules() map[string]rule {
 		"eviction/shutdown":        {"runtime observe", api, 285},
 		"eviction/shutdown/logind": {"", "github.com/godbus/dbus/v5", 130},
 
-		"server":             {"runtime runtime/logs observe", api + "k8s.io/kubelet/pkg/apis/stats", 300},
-		"server/stream":      {"server runtime runtime/logs observe", api + "k8s.io/kubelet/pkg/apis/stats", 300},
-		"server/streamserve": {"server", api + "k8s.io/streaming", 310},
+		"server":        {"runtime runtime/logs observe", api + "k8s.io/kubelet/pkg/apis/stats", 300},
+		"server/stream": {"server runtime runtime/logs observe", api + "k8s.io/kubelet/pkg/apis/stats", 300},
 
 		"network":     {"", api, 280},
 		"network/cni": {"runtime observe", "github.com/containernetworking/cni " + api, 310},

@@ -87,7 +87,7 @@ func (h *handler) session(r *http.Request) (Session, *v1.Container, error) {
 // target is the pod that a session goes to.
 func (h *handler) target(r *http.Request) (*v1.Pod, error) {
 	if h.cfg.Streams == nil {
-		return nil, fmt.Errorf("sessions into pods: %w", errors.ErrUnsupported)
+		return nil, fmt.Errorf("exec, attach and port-forward are not served by this agent: %w", errors.ErrUnsupported)
 	}
 	if !asksUpgrade(r) {
 		return nil, fail(http.StatusBadRequest, "an upgrade to SPDY or WebSocket is needed here, over HTTP/1.1")

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/server"
 	"github.com/kubeletkit/kubeletkit/syncloop"
 )
 
@@ -27,6 +28,23 @@ func (everybody) Authenticate(*http.Request) (*authnv1.UserInfo, error) {
 
 func (everybody) Authorize(context.Context, *authnv1.UserInfo, string, string, string) (bool, error) {
 	return true, nil
+}
+
+// noStreams is what kubectl exec, attach and port-forward are answered: the engine has no streams into containers.
+type noStreams struct{}
+
+func (noStreams) Exec(_ context.Context, s server.Session) (http.Handler, error) {
+	return nil, fmt.Errorf("processes have no terminal and no streams here (%w); a command without them is run by POST /run/%s/%s/%s?cmd=WORD&cmd=WORD",
+		errors.ErrUnsupported, s.Pod.Namespace, s.Pod.Name, s.Container)
+}
+
+func (noStreams) Attach(_ context.Context, s server.Session) (http.Handler, error) {
+	return nil, fmt.Errorf("nobody can be attached to a process here (%w); what it prints is at /containerLogs/%s/%s/%s?follow=true",
+		errors.ErrUnsupported, s.Pod.Namespace, s.Pod.Name, s.Container)
+}
+
+func (noStreams) PortForward(context.Context, server.Session) (http.Handler, error) {
+	return nil, fmt.Errorf("ports are not forwarded here (%w); pods listen on the addresses of this machine", errors.ErrUnsupported)
 }
 
 // looker looks at one pod.

@@ -62,7 +62,7 @@ func run(ctx context.Context, o *options, out, errOut io.Writer) error {
 		return err
 	}
 	handler, err := server.New(server.Config{
-		Pods: a.Roster(), Access: everybody{}, Running: a.Runtime(), Logs: a.Runtime(), Timeline: journal, Health: a.Health(), Observe: obs,
+		Pods: a.Roster(), Access: everybody{}, Running: a.Runtime(), Logs: a.Runtime(), Streams: noStreams{}, Timeline: journal, Health: a.Health(), Observe: obs,
 	})
 	if err != nil {
 		return err

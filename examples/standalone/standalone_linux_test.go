@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -48,6 +50,16 @@ func TestAsAUserRunsIt(t *testing.T) {
 		t.Errorf("run: %q, exit code %s; want %q and 4", out, header.Get("Exit-Code"), want)
 	}
 
+	for path, remedy := range map[string]string{
+		"/exec/default/exec-node/app?command=sh&input=1&output=1&tty=1": "POST /run/default/exec-node/app?cmd=",
+		"/attach/default/exec-node/app?output=1":                        "/containerLogs/default/exec-node/app?follow=true",
+		"/portForward/default/exec-node":                                "the addresses of this machine",
+	} {
+		if code, said := upgrade(t, api, path); code != http.StatusNotImplemented || !strings.Contains(said, remedy) {
+			t.Errorf("%s: %d %s", path, code, said)
+		}
+	}
+
 	resp, err := http.Get("http://127.0.0.1:" + port + "/fail")
 	if err != nil {
 		t.Fatal(err)
@@ -86,6 +98,30 @@ func TestAsAUserRunsIt(t *testing.T) {
 	if left := processes(p.Dir); len(left) > 0 {
 		t.Errorf("still there: %q", left)
 	}
+}
+
+// upgrade asks for a session, as kubectl has it asked for.
+func upgrade(t *testing.T, api, path string) (code int, said string) {
+	t.Helper()
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", api)
+	}}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://node"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", "SPDY/3.1")
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
 }
 
 // containers are the IDs of running containers by name, as /pods tells them.

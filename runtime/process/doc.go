@@ -42,5 +42,8 @@
 // its figures counts shared pages once for each process. Root holds the environment of containers, secrets included, in
 // files only their owner can read. Elsewhere than on Linux [New] answers errors.ErrUnsupported.
 //
+// There are no streams into containers: Exec runs a command without input and terminal and answers what it printed. An
+// agent that serves the kubelet's API answers exec -it, attach and port-forward with an error (examples/standalone).
+//
 // It imports the standard library, golang.org/x/sys and the vocabulary of this module.
 package process
