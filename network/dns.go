@@ -22,6 +22,7 @@ type DNS struct {
 	Servers []string // of the cluster; none: pods use the host's
 	Domain  string   // of the cluster, such as cluster.local; empty: no cluster search domains
 	Host    Resolv   // the host's own settings
+	Instead *Resolv  // for pods that are to have the host's settings, when they are not to have these; nil: they are
 }
 
 // Resolv is the content of a resolv.conf.
@@ -52,8 +53,13 @@ func Parse(file []byte) (r Resolv) {
 	return r
 }
 
-// For is the resolv.conf of a pod. Warnings name what was left out for being over a limit, or a cluster DNS that the pod
-// asks for and the node does not have.
+// Missing says that a pod asks for a DNS of the cluster, and that this node of a cluster knows none: the pod gets the
+// host's settings.
+func (d DNS) Missing(pod *v1.Pod) bool {
+	return d.policy(pod) == v1.DNSClusterFirst && len(d.Servers) == 0 && d.Domain != ""
+}
+
+// For is the resolv.conf of a pod. Warnings name what was left out for being over a limit.
 func (d DNS) For(pod *v1.Pod) (r Resolv, warnings []string) {
 	switch policy := d.policy(pod); {
 	case policy == v1.DNSNone:
@@ -65,10 +71,11 @@ func (d DNS) For(pod *v1.Pod) (r Resolv, warnings []string) {
 		r.Searches = unique(append(r.Searches, d.Host.Searches...))
 		r.Options = []string{"ndots:5"}
 	default:
-		if policy == v1.DNSClusterFirst && d.Domain != "" {
-			warnings = append(warnings, "the node has no cluster DNS server; the pod gets the host's resolver instead of ClusterFirst")
+		host := d.Host
+		if d.Instead != nil {
+			host = *d.Instead
 		}
-		r = Resolv{slices.Clone(d.Host.Servers), slices.Clone(d.Host.Searches), slices.Clone(d.Host.Options)}
+		r = Resolv{slices.Clone(host.Servers), slices.Clone(host.Searches), slices.Clone(host.Options)}
 	}
 	if c := pod.Spec.DNSConfig; c != nil {
 		r.Servers = unique(append(r.Servers, c.Nameservers...))

@@ -72,7 +72,23 @@ func TestDNS(t *testing.T) {
 		{"default is the host's", cluster, pod(policy(v1.DNSDefault)), host, 0},
 		{"none is empty", cluster, pod(policy(v1.DNSNone)), Resolv{}, 0},
 		{"no cluster at all: the host's", DNS{Host: host}, pod(), host, 0},
-		{"a cluster without DNS server warns", DNS{Domain: "cluster.local", Host: host}, pod(), host, 1},
+		{"a cluster without DNS server: the host's", DNS{Domain: "cluster.local", Host: host}, pod(), host, 0},
+		{
+			"a host without a resolver: what is told instead",
+			DNS{Host: host, Instead: &Resolv{Servers: []string{"127.0.0.1"}, Searches: []string{"."}}},
+			pod(policy(v1.DNSDefault)),
+			Resolv{Servers: []string{"127.0.0.1"}, Searches: []string{"."}},
+			0,
+		},
+		{"but the cluster's comes without it", DNS{Servers: cluster.Servers, Domain: "cluster.local", Instead: &Resolv{Searches: []string{"."}}}, pod(), Resolv{cluster.Servers, clusterSearches[:3], []string{"ndots:5"}}, 0},
+		{"32 searches at most, the last are left out", cluster, pod(policy(v1.DNSNone), searches(repeat("a", 33)...)), Resolv{Searches: repeat("a", 32)}, 1},
+		{"one over 253 characters is left out alone", cluster, pod(policy(v1.DNSNone), searches("a", strings.Repeat("b", 254), "c")), Resolv{Searches: []string{"a", "c"}}, 1},
+		{
+			"2048 characters with spaces between, and all after that are left out", cluster,
+			pod(policy(v1.DNSNone), searches(append(repeat(strings.Repeat("a", 224), 9), strings.Repeat("b", 5), "c")...)),
+			Resolv{Searches: append(repeat(strings.Repeat("a", 224), 9), strings.Repeat("b", 5))},
+			1,
+		},
 		{"own settings come behind and win", cluster, pod(func(s *v1.PodSpec) {
 			s.DNSConfig = &v1.PodDNSConfig{Nameservers: []string{"9.9.9.9", "10.96.0.10"}, Searches: []string{"own"}, Options: []v1.PodDNSConfigOption{{Name: "ndots", Value: new("2")}, {Name: "edns0"}}}
 		}), Resolv{[]string{"10.96.0.10", "9.9.9.9"}, append(clusterSearches[:4:4], "own"), []string{"ndots:2", "edns0"}}, 0},
@@ -86,6 +102,37 @@ func TestDNS(t *testing.T) {
 				t.Errorf("(-want +got)\n%s warnings %q", diff, warnings)
 			}
 		})
+	}
+}
+
+// searches are told by the pod; repeat has count of them that begin the same.
+func searches(names ...string) func(*v1.PodSpec) {
+	return func(s *v1.PodSpec) { s.DNSConfig = &v1.PodDNSConfig{Searches: names} }
+}
+
+func repeat(name string, count int) (out []string) {
+	for i := range count {
+		out = append(out, fmt.Sprintf("%s%02d", name, i))
+	}
+	return out
+}
+
+func TestMissing(t *testing.T) {
+	for _, tt := range []struct {
+		rule string
+		dns  DNS
+		pod  *v1.Pod
+		want bool
+	}{
+		{"a cluster without DNS", DNS{Domain: "cluster.local"}, pod(), true},
+		{"a cluster with DNS", DNS{Domain: "cluster.local", Servers: []string{"10.96.0.10"}}, pod(), false},
+		{"no cluster", DNS{}, pod(), false},
+		{"a pod that does not ask for it", DNS{Domain: "cluster.local"}, pod(func(s *v1.PodSpec) { s.DNSPolicy = v1.DNSDefault }), false},
+		{"nor one on the host's network", DNS{Domain: "cluster.local"}, pod(func(s *v1.PodSpec) { s.HostNetwork = true }), false},
+	} {
+		if got := tt.dns.Missing(tt.pod); got != tt.want {
+			t.Errorf("%s: %v", tt.rule, got)
+		}
 	}
 }
 

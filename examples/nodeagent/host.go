@@ -86,8 +86,19 @@ func defaultInterface() string {
 // dns is how pods resolve names. The host's file is read each time: it may change under us.
 func dns(o *options) network.DNS {
 	d := network.DNS{Servers: o.servers(), Domain: o.kubelet.ClusterDomain}
-	if b, err := os.ReadFile(value(o.kubelet.ResolverConfig)); err == nil {
+	file := value(o.kubelet.ResolverConfig)
+	if b, err := os.ReadFile(file); err == nil {
 		d.Host = network.Parse(b)
+	}
+	if file == "" { // a resolver of this machine
+		d.Instead = &network.Resolv{Searches: []string{"."}}
+		for _, ip := range o.hostIPs {
+			loopback := "127.0.0.1"
+			if strings.Contains(ip, ":") {
+				loopback = "::1"
+			}
+			d.Instead.Servers = append(d.Instead.Servers, loopback)
+		}
 	}
 	return d
 }

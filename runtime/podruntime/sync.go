@@ -214,6 +214,9 @@ func (s *step) makeSandbox(ctx context.Context, attempt uint32) (string, error) 
 	for _, w := range warnings {
 		s.tell("", true, "DNSConfigForming", w)
 	}
+	if s.cfg.DNS().Missing(s.pod) {
+		s.tell("", true, "MissingClusterDNS", "The node has no cluster DNS server; the pod gets the host's resolver instead of ClusterFirst")
+	}
 	if err := makeLogDir(config.LogDir); err != nil {
 		return "", err
 	}

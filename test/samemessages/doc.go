@@ -1,0 +1,6 @@
+// Package samemessages compares what upstream's kubelet and our agent tell a container runtime of the same pods.
+//
+// Each agent runs as a process of its own, with an API server and a CRI server in memory, and is given the pods of
+// internal/podcases. The requests by which sandboxes and containers are made are written as text and must be the same,
+// but for the differences listed, with their reasons, in allowed_test.go.
+package samemessages
