@@ -268,9 +268,13 @@ func (p *planner) unfit(c *v1.Container, seen *runtime.Container, kind Kind) (wh
 	return "", 0, false
 }
 
+// probeGrace is a probe's own grace; none and zero are the pod's.
 func (p *planner) probeGrace(probe *v1.Probe) time.Duration {
-	if p.Pod.DeletionGracePeriodSeconds == nil && probe != nil && probe.TerminationGracePeriodSeconds != nil {
-		return max(MinGrace, time.Duration(*probe.TerminationGracePeriodSeconds)*time.Second)
+	if p.Pod.DeletionGracePeriodSeconds != nil || probe == nil {
+		return p.grace
+	}
+	if own := probe.TerminationGracePeriodSeconds; own != nil && *own > 0 {
+		return max(MinGrace, time.Duration(*own)*time.Second)
 	}
 	return p.grace
 }
