@@ -86,8 +86,9 @@ bench-guard: bin/bench bin/nodeagent ## what guarding the machine costs: at rest
 mutants: ## twenty deliberate faults, each of which the tests must catch
 	cd test && go test -tags mutants -count=1 -timeout 90m -v -run EveryMutant ./mutants
 
-test-long: ## what takes longer than a change may wait: agents over the process engine, killed in fifty histories
+test-long: ## what takes longer than a change may wait: agents over the process engine, killed in fifty histories; each fuzz test for a minute
 	go test -race -timeout 60m ./runtime/process ./examples/standalone -run Killed -kill-seeds 50
+	@$(MAKE) fuzz FUZZTIME=60s
 
 chaos: ## disturb agent and containerd while pods come and go: SEED decides when and how, SEEDS says how many plans
 	cd test && go test ./chaos -count 1 -timeout 2h -v -run '^TestDisturbances$$' -seed $(SEED) -seeds $(SEEDS)

@@ -8,7 +8,7 @@ import (
 )
 
 type metrics struct {
-	duration, interval, one, lastSeen, pods, containers observe.Metric
+	duration, interval, one, lastSeen, pods, containers, merged observe.Metric
 }
 
 func newMetrics(to observe.To) (metrics, error) {
@@ -20,6 +20,7 @@ func newMetrics(to observe.To) (metrics, error) {
 		one:        in.Histogram("kubelet_pleg_pod_relist_duration_seconds", "Time a look at one pod took.", buckets),
 		lastSeen:   in.Gauge("kubelet_pleg_last_seen_seconds", "When pods were listed last, in seconds since 1970."),
 		pods:       in.Gauge("kubelet_running_pods", "Pods with a running sandbox."),
+		merged:     in.Counter("kubeletkit_pleg_merged_events_total", "Events of the runtime's stream that came while their pod was being looked at: they share the next look."),
 		containers: in.Gauge("kubelet_running_containers", "Containers that exist, by state.", "container_state"),
 	}
 	return m, in.Err

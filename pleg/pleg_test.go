@@ -114,16 +114,19 @@ func TestCase_c042_ManyDeathsAtOnceAreAllTold(t *testing.T) {
 		n.does(func(context.Context, string) error { return nil })
 		time.Sleep(time.Second)
 		n.relist()
-		died := 0
-		for _, l := range n.take() {
-			if strings.HasSuffix(l, "died") {
-				died++
-			}
-		}
-		if died != 200 {
+		if died := deaths(n.take()); died != 200 {
 			t.Errorf("%d of 200 deaths told", died)
 		}
 	})
+}
+
+func deaths(diary []string) (n int) {
+	for _, l := range diary {
+		if strings.HasSuffix(l, "died") {
+			n++
+		}
+	}
+	return n
 }
 
 // Case c048, trap 35: a pod that hangs in every look is alone with it.

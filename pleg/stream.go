@@ -81,7 +81,9 @@ func (g *Generator) hear(ctx context.Context, wg *sync.WaitGroup, e runtime.Even
 	}
 	h, busy := g.hints[uid]
 	g.hints[uid] = hint{n: h.n + 1, at: time.Now()}
-	if !busy {
+	if busy {
+		g.metrics.merged.Record(1)
+	} else {
 		wg.Go(func() { g.heed(ctx, uid) })
 	}
 }

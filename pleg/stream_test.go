@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/pleg"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
@@ -62,6 +63,39 @@ func onNodeWithStreamAnd(t *testing.T, cfg pleg.Config, f func(n *node, s *strea
 
 // lazyNotifier lets the channels of a stream be made within the bubble.
 type lazyNotifier struct{ runtime.Notifier }
+
+// Case c042, while nobody has time: two hundred pods die and none can be looked at. All deaths are told by the looks that
+// come then, long before a relist; what was merged is counted.
+func TestCase_c042_EventsAreMergedAndCounted(t *testing.T) {
+	figs := &figures{values: map[string][]float64{}}
+	onNodeWithStreamAnd(t, pleg.Config{Inspect: 1, Observe: observe.To{Metrics: figs}}, func(n *node, s *stream) {
+		all := func(sign string) string {
+			var pods []string
+			for i := range 200 {
+				pods = append(pods, fmt.Sprintf("p%d c%d%s d%d+", i, i, sign, i))
+			}
+			return strings.Join(pods, "|")
+		}
+		n.has(all("+"))
+		defer n.run()()
+		calm(n)
+		resume := make(chan struct{})
+		n.does(func(context.Context, string) error { <-resume; return nil })
+		n.has(all("-"))
+		for range 3 { // of each container its stop, its exit, and once more
+			for i := range 200 {
+				s.events <- fmt.Sprint("p", i)
+			}
+		}
+		close(resume)
+		if died := deaths(n.take()); died != 200 {
+			t.Errorf("%d of 200 deaths told at once", died)
+		}
+		if merged := len(figs.values["kubeletkit_pleg_merged_events_total "]); merged != 400 {
+			t.Errorf("%d events counted as merged, want 400", merged)
+		}
+	})
+}
 
 // calm is a node whose stream has stood long enough for relists to be rare.
 func calm(n *node) {

@@ -1,6 +1,7 @@
 package probe_test
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -181,8 +182,13 @@ func TestCase_c028_RedirectToAnotherHostIsNotFollowed(t *testing.T) {
 		http.Redirect(w, r, "https://example.invalid/ok", http.StatusFound)
 	})
 	res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL + "/health"})
-	if res != probe.Warning || err != nil || !strings.Contains(text, "https://example.invalid/ok") {
+	if res != probe.Warning || !res.OK() || err != nil || !strings.Contains(text, `the redirect to "https://example.invalid/ok" was not followed`) {
 		t.Error(res, text, err)
+	}
+	other := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	s = serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) })
+	if res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL}); res != probe.Failure || err != nil {
+		t.Errorf("another port of the same host is the same host: %v, %q, %v", res, text, err)
 	}
 }
 
@@ -193,6 +199,7 @@ func TestCase_c029_RedirectWithinTheHost(t *testing.T) {
 	mux.Handle("/bad", http.RedirectHandler("/fails", http.StatusMovedPermanently))
 	mux.Handle("/loop", http.RedirectHandler("/loop", http.StatusFound))
 	mux.Handle("/port", http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	mux.HandleFunc("/nowhere", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusFound) })
 	mux.HandleFunc("/ok", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/fails", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	for n := range 12 {
@@ -205,7 +212,8 @@ func TestCase_c029_RedirectWithinTheHost(t *testing.T) {
 	s := serve(t, mux.ServeHTTP)
 	for path, want := range map[string]probe.Result{
 		"/good": probe.Success, "/bad": probe.Failure, "/loop": probe.Failure, "/port": probe.Success,
-		"/hop8": probe.Success, "/hop9": probe.Failure, // the tenth redirect is one too many
+		"/hop8": probe.Success, "/hop9": probe.Failure, "/hop11": probe.Failure, // the tenth redirect is one too many
+		"/nowhere": probe.Warning, // by its code, which counts as healthy
 	} {
 		if res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL + path}); res != want || err != nil {
 			t.Errorf("%s: got %v, %q, %v; want %v", path, res, text, err, want)
@@ -401,6 +409,53 @@ func FuzzHTTPURL(f *testing.F) {
 type refuser struct{}
 
 func (refuser) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("refused") }
+
+// FuzzHeaders sends any two headers: the server reads one request with these or none at all.
+func FuzzHeaders(f *testing.F) {
+	f.Add("X-Probe", "a", "x-probe", "b")
+	f.Add("Host", "example.com", "User-Agent", "")
+	f.Add("Accept", "", "X: y\r\nZ", "a\r\n\r\nGET / HTTP/1.1")
+	f.Add("Content-Length", "7", "Transfer-Encoding", "chunked")
+	f.Fuzz(func(t *testing.T, name, value, other, last string) {
+		var wg sync.WaitGroup
+		var got *http.Request
+		client := probe.Client()
+		client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			wg.Go(func() {
+				defer theirs.Close()
+				r := bufio.NewReader(theirs)
+				req, err := http.ReadRequest(r)
+				if err != nil {
+					return
+				}
+				if got != nil || r.Buffered() > 0 {
+					t.Errorf("%d bytes more than a request", r.Buffered())
+				}
+				got = req
+				_, _ = io.WriteString(theirs, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			})
+			return ours, nil
+		}
+		header := http.Header{name: {value}}
+		header[other] = append(header[other], last)
+		res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: "http://pod/", Header: header, Client: client})
+		wg.Wait()
+		if (err != nil) != (res == probe.Unknown) || (got != nil) != (res == probe.Success) {
+			t.Fatalf("%v, %q, %v; the server read %v", res, text, err, got)
+		}
+		own := func(name string) bool {
+			return slices.Contains([]string{"Host", "User-Agent", "Accept", "Connection", "Content-Length", "Transfer-Encoding", "Trailer"}, http.CanonicalHeaderKey(name))
+		}
+		for name, values := range header {
+			for _, v := range values {
+				if got != nil && !own(name) && !slices.Contains(got.Header[http.CanonicalHeaderKey(name)], strings.Trim(v, " \t")) {
+					t.Errorf("%q: %q did not arrive: %q", name, v, got.Header)
+				}
+			}
+		}
+	})
+}
 
 // FuzzHTTPAnswer has a server send anything.
 func FuzzHTTPAnswer(f *testing.F) {

@@ -41,6 +41,28 @@ func TestDecodeList(t *testing.T) {
 	}
 }
 
+func FuzzDecodeList(f *testing.F) {
+	f.Add([]byte(`{"items":[` + item("a", "") + `,` + item("b", `,"uid":"u"`) + `]}`))
+	f.Add([]byte(`{"items":[{"metadata":{"name":"b"}},null,7,[],{}]}`))
+	f.Add([]byte("items:\n- kind: Pod\n  metadata: {name: a, namespace: n}\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		pods, _, err := DecodeList(b)
+		if err != nil {
+			if len(pods) > 0 || len(err.Error()) > 4<<10 {
+				t.Errorf("%d pods, error of %d bytes", len(pods), len(err.Error()))
+			}
+			return
+		}
+		taken := map[string]bool{}
+		for _, p := range pods {
+			if p.UID == "" || p.Name == "" || p.Namespace == "" || taken[string(p.UID)] || taken[p.Namespace+"/"+p.Name] {
+				t.Errorf("pod %+v", p.ObjectMeta)
+			}
+			taken[string(p.UID)], taken[p.Namespace+"/"+p.Name] = true, true
+		}
+	})
+}
+
 func TestDecodeListNamesPodsByWhatTheySay(t *testing.T) {
 	uid := func(text string) string {
 		pods, _, err := DecodeList([]byte(text))

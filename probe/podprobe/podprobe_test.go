@@ -1,6 +1,7 @@
 package podprobe_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,9 +34,6 @@ func TestHTTPTarget(t *testing.T) {
 		{"a path without a slash gets one", "10.0.0.5", v1.HTTPGetAction{Path: "ok", Port: intstr.FromInt32(80)}, "http://10.0.0.5:80/ok"},
 		{"a path that cannot be parsed is taken raw", "10.0.0.5", v1.HTTPGetAction{Path: "/%zz", Port: intstr.FromInt32(80)}, "http://10.0.0.5:80/%25zz"},
 		{"a host in the path does not count", "10.0.0.5", v1.HTTPGetAction{Path: "https://evil/x", Port: intstr.FromInt32(80)}, "http://10.0.0.5:80/x"},
-		{"an IPv6 address is bracketed (c037)", "fd00::5", v1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(80)}, "http://[fd00::5]:80/"},
-		{"a host goes before the pod's address (c037)", "fd00::5", v1.HTTPGetAction{Host: "127.0.0.1", Path: "/", Port: intstr.FromInt32(80)}, "http://127.0.0.1:80/"},
-		{"a literal IPv6 host is bracketed (c037)", "10.0.0.5", v1.HTTPGetAction{Host: "::1", Path: "/", Port: intstr.FromInt32(80)}, "http://[::1]:80/"},
 		{"a port name of nobody", "10.0.0.5", v1.HTTPGetAction{Port: intstr.FromString("admin")}, `error: container c has no port named "admin"`},
 		{"a named port out of range", "10.0.0.5", v1.HTTPGetAction{Port: intstr.FromString("big")}, "error: port 70000 is out of range"},
 		{"port 0", "10.0.0.5", v1.HTTPGetAction{Port: intstr.FromInt32(0)}, "error: port 0 is out of range"},
@@ -66,7 +64,49 @@ func urlOf(t *testing.T, p *v1.Probe, target podprobe.Target) string {
 	return strings.Trim(strings.TrimSuffix(strings.TrimPrefix(text, "Get "), ": context deadline exceeded"), `"`)
 }
 
-func TestHTTPHeadersAreAllSent(t *testing.T) {
+// Case c037: who is asked on a node of IPv6 first, and that a failure shows it.
+func TestCase_c037_TheAddressThatIsAsked(t *testing.T) {
+	for _, c := range []struct{ name, ip, host, want string }{
+		{"the pod's first address, in brackets", "fd00::5", "", "[fd00::5]:8080"},
+		{"an explicit host", "fd00::5", "127.0.0.1", "127.0.0.1:8080"},
+		{"an explicit host of IPv6, in brackets", "10.0.0.5", "::1", "[::1]:8080"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			port := intstr.FromInt32(8080)
+			asked := &hosts{}
+			target := podprobe.Target{Container: &v1.Container{}, IP: c.ip, Client: &http.Client{Transport: asked}}
+			for kind, h := range map[string]v1.ProbeHandler{
+				"http": {HTTPGet: &v1.HTTPGetAction{Host: c.host, Path: "/", Port: port}},
+				"tcp":  {TCPSocket: &v1.TCPSocketAction{Host: c.host, Port: port}},
+			} {
+				check, err := podprobe.Check(&v1.Probe{ProbeHandler: h}, target)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), -time.Second)
+				res, text, err := check(ctx)
+				cancel()
+				if res != probe.Failure || err != nil || !strings.Contains(text, c.want) {
+					t.Errorf("%s: %v, %v, and its text does not say %s: %q", kind, res, err, c.want, text)
+				}
+			}
+			if want := []string{c.want + " " + c.want}; !slices.Equal(asked.of, want) {
+				t.Errorf("asked %q, want %q", asked.of, want)
+			}
+		})
+	}
+}
+
+// hosts notes where a request goes, and its header Host.
+type hosts struct{ of []string }
+
+func (h *hosts) RoundTrip(r *http.Request) (*http.Response, error) {
+	h.of = append(h.of, r.URL.Host+" "+cmp.Or(r.Host, r.URL.Host))
+	return nil, r.Context().Err()
+}
+
+// Case c036, rows (4) to (6), as a pod spec says them.
+func TestCase_c036_HTTPHeadersAreAllSent(t *testing.T) {
 	var got http.Header
 	var host string
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, host = r.Header, r.Host }))
@@ -99,7 +139,7 @@ func TestTCPTarget(t *testing.T) {
 		ip  string
 	}{
 		"the pod's address is the default": {v1.TCPSocketAction{Port: port}, "127.0.0.1"},
-		"a host goes before it (c037)":     {v1.TCPSocketAction{Port: port, Host: "127.0.0.1"}, "fd00::5"},
+		"a host goes before it":            {v1.TCPSocketAction{Port: port, Host: "127.0.0.1"}, "fd00::5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			check, err := podprobe.Check(&v1.Probe{ProbeHandler: v1.ProbeHandler{TCPSocket: &c.tcp}}, podprobe.Target{Container: &v1.Container{}, IP: c.ip})
