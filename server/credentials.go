@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,10 +12,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -79,12 +82,21 @@ func WriteToken(path string) (string, error) {
 	return token, writeFile(path, []byte(token+"\n"), 0o600)
 }
 
-// writeFile makes the directory (0750) and puts the file there whole, never half of it.
-func writeFile(path string, content []byte, mode os.FileMode) (err error) {
+// writeFile makes the directory (0750) and puts the file there whole, never half of it. On a full disk it writes over what is
+// there, which needs no room: an agent that starts then is needed most, and makes both files anew at the next start.
+func writeFile(path string, content []byte, mode os.FileMode) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
+	err := replaceFile(dir, path, content, mode)
+	if errors.Is(err, syscall.ENOSPC) && overwrite(path, content, mode) == nil {
+		return nil
+	}
+	return err
+}
+
+func replaceFile(dir, path string, content []byte, mode os.FileMode) (err error) {
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*") // mode 0600
 	if err != nil {
 		return err
@@ -99,4 +111,17 @@ func writeFile(path string, content []byte, mode os.FileMode) (err error) {
 		return err
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// overwrite writes over a file of our own.
+func overwrite(path string, content []byte, mode os.FileMode) error {
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+		return cmp.Or(err, fs.ErrInvalid)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Truncate(int64(len(content))), f.Chmod(mode), f.Sync(), f.Close())
 }
