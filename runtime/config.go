@@ -86,9 +86,8 @@ type Device struct{ HostPath, ContainerPath, Permissions string }
 // Mount is a host path, or with Image the root of an image, shown to a container.
 type Mount struct {
 	HostPath, ContainerPath string
-	Image, SubPath          string            // of an image volume
-	UserImage               string            // of an image volume: as the user wrote it
-	Annotations             map[string]string // of an image volume: those of the pod
+	Image, SubPath          string // of an image volume
+	UserImage               string // of an image volume: as the user wrote it
 	ReadOnly                bool
 	Recursive               bool   // read-only for mounts below too
 	Propagation             string // None (also empty), HostToContainer, Bidirectional

@@ -38,7 +38,7 @@ func containerConfig(c *runtime.ContainerConfig) (*cri.ContainerConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := mounts(c.Mounts, c.Namespaces.Users)
+	mounts, err := mounts(c)
 	if err != nil {
 		return nil, err
 	}
@@ -105,9 +105,10 @@ func portMappings(ports []runtime.PortMapping) []*cri.PortMapping {
 }
 
 // mounts says in CRI what is mounted; in a user namespace each mount shows its owners as the pod sees them.
-func mounts(list []runtime.Mount, users []runtime.IDMapping) ([]*cri.Mount, error) {
+func mounts(c *runtime.ContainerConfig) ([]*cri.Mount, error) {
+	users := c.Namespaces.Users
 	var out []*cri.Mount
-	for _, m := range list {
+	for _, m := range c.Mounts {
 		propagation, ok := propagations()[m.Propagation]
 		if !ok {
 			return nil, fmt.Errorf("mount %s: unknown propagation %q", m.ContainerPath, m.Propagation)
@@ -118,7 +119,10 @@ func mounts(list []runtime.Mount, users []runtime.IDMapping) ([]*cri.Mount, erro
 			UidMappings: idMappings(users), GidMappings: idMappings(users),
 		}
 		if m.Image != "" {
-			k.Image = &cri.ImageSpec{Image: m.Image, UserSpecifiedImage: m.UserImage, Annotations: m.Annotations}
+			k.Image = &cri.ImageSpec{Image: m.Image, UserSpecifiedImage: m.UserImage}
+			if c.Sandbox != nil {
+				k.Image.Annotations, k.Image.RuntimeHandler = c.Sandbox.Annotations, c.Sandbox.Handler
+			}
 		}
 		out = append(out, k)
 	}

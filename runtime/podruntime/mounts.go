@@ -67,7 +67,7 @@ func (r *Runtime) volumeMount(ctx context.Context, m *making, i int, env *enviro
 		mount.ContainerPath = vm.MountPath
 	}
 	if pulled, ok := m.images[vm.Name]; ok {
-		mount.Image, mount.UserImage, mount.Annotations = pulled.Image, pulled.UserImage, pulled.Annotations
+		mount.Image, mount.UserImage = pulled.Image, pulled.UserImage
 	}
 	if vm.MountPropagation != nil {
 		mount.Propagation = string(*vm.MountPropagation)

@@ -102,25 +102,50 @@ func (s *step) image(ctx context.Context, spec *v1.Container) (img runtime.Image
 	return img, func() {}, err
 }
 
-// imageVolumes has the images present that the container mounts as volumes, until it is made.
+// imageVolumes has the images present that the container mounts as volumes, until it is made. Those that no container mounts
+// are had present too, as people see by them that a reference is good; that costs no container its start.
 func (s *step) imageVolumes(ctx context.Context, m *making) error {
+	if s.cfg.Images == nil {
+		return nil
+	}
 	for _, v := range s.pod.Spec.Volumes {
-		mounted := slices.ContainsFunc(m.spec.VolumeMounts, func(vm v1.VolumeMount) bool { return vm.Name == v.Name })
-		if v.Image == nil || !mounted || s.cfg.Images == nil {
+		if v.Image == nil {
 			continue
 		}
-		want := &v1.Container{Name: m.spec.Name, Image: v.Image.Reference, ImagePullPolicy: v.Image.PullPolicy}
-		img, release, err := s.cfg.Images.Ensure(ctx, s.pod, want, s.ref(m.spec.Name))
-		if err != nil {
+		mounts := func(c *v1.Container) bool {
+			return slices.ContainsFunc(c.VolumeMounts, func(vm v1.VolumeMount) bool { return vm.Name == v.Name })
+		}
+		mine := mounts(m.spec)
+		if !mine && (s.idle[v.Name] || slices.ContainsFunc(allContainers(s.pod), mounts)) {
+			continue // another container's, or tried in this step
+		}
+		about, name := s.ref(""), ""
+		if mine {
+			about, name = s.ref(m.spec.Name), m.spec.Name
+		}
+		want := &v1.Container{Name: name, Image: v.Image.Reference, ImagePullPolicy: v.Image.PullPolicy}
+		img, release, err := s.cfg.Images.Ensure(ctx, s.pod, want, about)
+		switch {
+		case err == nil:
+			m.undo = append(m.undo, release)
+		case mine || ctx.Err() != nil:
 			return err
 		}
-		m.undo = append(m.undo, release)
-		if m.images == nil {
-			m.images = map[string]runtime.Mount{}
+		if !mine {
+			s.idle = with(s.idle, v.Name, true)
+			continue
 		}
-		m.images[v.Name] = runtime.Mount{Image: img.ID, UserImage: v.Image.Reference, Annotations: s.pod.Annotations}
+		m.images = with(m.images, v.Name, runtime.Mount{Image: img.ID, UserImage: v.Image.Reference})
 	}
 	return nil
+}
+
+func with[V any](m map[string]V, name string, value V) map[string]V {
+	if m == nil {
+		m = map[string]V{}
+	}
+	m[name] = value
+	return m
 }
 
 // describe makes the container's config, and its sandbox's when an earlier step made that.

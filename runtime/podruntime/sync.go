@@ -89,6 +89,7 @@ type step struct {
 	sandbox runtime.Sandbox
 	config  *runtime.SandboxConfig // of sandbox, once it was needed
 	result  runtime.SyncResult
+	idle    map[string]bool // image volumes that no container mounts, and that were seen to in this step
 
 	sizes        podsizes.Pod // that the pod is to have
 	began, stuck bool         // running containers get new sizes; that failed
