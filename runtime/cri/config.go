@@ -121,7 +121,7 @@ func mounts(c *runtime.ContainerConfig) ([]*cri.Mount, error) {
 		if m.Image != "" {
 			k.Image = &cri.ImageSpec{Image: m.Image, UserSpecifiedImage: m.UserImage}
 			if c.Sandbox != nil {
-				k.Image.Annotations, k.Image.RuntimeHandler = c.Sandbox.Annotations, c.Sandbox.Handler
+				k.Image.Annotations = c.Sandbox.Annotations
 			}
 		}
 		out = append(out, k)
