@@ -27,7 +27,7 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 		pod = promised.Over(pod)
 	}
 	if over(pod.Status.Phase) || pod.DeletionTimestamp != nil {
-		w.cameToEnd = over(pod.Status.Phase) || l.arrival(pod) > 0
+		w.cameToEnd = over(pod.Status.Phase) || !l.letIn(pod)
 		w.wish, w.pod = w.pod, pod
 		w.move(l.r, admitted)
 		w.end(l.r, runtime.Termination{Grace: left(pod)})
@@ -54,6 +54,13 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 		w.ending = &runtime.Termination{Reason: rejection.Reason, Message: rejection.Message}
 		w.move(l.r, refused)
 	}
+}
+
+// letIn says that an earlier agent let a pod in. One that keeps no promises knows it by its start, but that is told of pods
+// that came to end, too.
+func (l *Loop) letIn(pod *v1.Pod) bool {
+	_, promised := l.allocated.Get(pod.UID)
+	return promised || l.cfg.State == "" && pod.Status.StartTime != nil
 }
 
 // left is how much of its grace a pod has that was deleted before this agent knew it; zero: it was not deleted. The server's

@@ -126,7 +126,7 @@ func TestCase_c018_a_refused_pod_holds_nothing(t *testing.T) {
 // forget removes all that the engine has of a pod.
 func (n *node) forget(name string) {
 	n.t.Helper()
-	sandboxes, containers := n.truth()
+	sandboxes, containers := n.engine.Truth()
 	for _, c := range containers {
 		if c.Pod.Name == name {
 			if err := n.engine.RemoveContainer(n.t.Context(), c.ID); err != nil {
@@ -158,7 +158,7 @@ func TestCase_c071_pods_that_are_over_take_no_room_after_a_restart(t *testing.T)
 		for i := range 5 { // of some nothing is left but what the server knows
 			n.forget(fmt.Sprint("over", i))
 		}
-		_, before := n.truth()
+		_, before := n.engine.Truth()
 		n.api.watch(func(p *v1.Pod) { // of one that the engine forgot only the sandbox is news
 			if len(p.Name) != len("over0") || p.Name[4] > '4' || len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].State.Terminated.ContainerID == "" {
 				t.Errorf("%s was written: %+v", p.Name, p.Status)
@@ -168,7 +168,7 @@ func TestCase_c071_pods_that_are_over_take_no_room_after_a_restart(t *testing.T)
 		n.do("restart")
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		_, after := n.truth()
+		_, after := n.engine.Truth()
 		if len(before) != len(after) {
 			t.Errorf("%d containers became %d", len(before), len(after))
 		}
@@ -214,13 +214,13 @@ func TestARestartWithManyPodsChangesNothing(t *testing.T) {
 				t.Fatalf("%s is ready %v", name, got)
 			}
 		}
-		_, before := n.truth()
+		_, before := n.engine.Truth()
 		writes := n.api.written()
 		n.api.watch(func(p *v1.Pod) { t.Errorf("%s was written: %v", p.Name, p.Status.Conditions) })
 		n.do("restart")
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if _, after := n.truth(); len(after) != len(before) {
+		if _, after := n.engine.Truth(); len(after) != len(before) {
 			t.Errorf("%d containers became %d", len(before), len(after))
 		}
 		if got := n.api.written() - writes; got != 0 {
@@ -247,7 +247,7 @@ func TestCase_c180_a_deletion_before_the_creation_completes(t *testing.T) {
 		if got := n.api.phaseOf("web"); got != "gone" {
 			t.Errorf("it is %s", got)
 		}
-		if _, left := n.truth(); len(left) > 0 {
+		if _, left := n.engine.Truth(); len(left) > 0 {
 			t.Errorf("left: %+v", left)
 		}
 	})

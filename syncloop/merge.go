@@ -158,7 +158,7 @@ func (l *Loop) update(w *worker, pod *v1.Pod) {
 	switch {
 	case deleted && w.phase == finished:
 		w.told = false // its object may go now
-	case deleted:
+	case deleted, over(pod.Status.Phase) && w.phase == syncing: // what is over there starts nothing more
 		w.end(l.r, runtime.Termination{})
 	case sooner(old, pod):
 		w.move(l.r, shorter)

@@ -2,18 +2,14 @@ package syncloop_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"testing"
-	"testing/synctest"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeletkit/kubeletkit/runtime"
-	"github.com/kubeletkit/kubeletkit/runtime/runtimetest"
 	"github.com/kubeletkit/kubeletkit/status"
 )
 
@@ -86,134 +82,73 @@ func resizeLine(pod *v1.Pod, s v1.PodStatus) (line string) {
 	return line
 }
 
-// TestHistoriesOfResizes plays random histories in which pods are resized on a node that is short of CPU, with everything
-// else that can happen, and agents that are killed. Never are more CPUs promised than there are, also not by the next
-// agent. Once the world is quiet, everything that runs has what its pod was promised, and every pod was promised what it
-// wants or says why not.
-func TestHistoriesOfResizes(t *testing.T) {
-	seeds := []uint64{*seed}
-	if *seed == 0 {
-		seeds = seeds[:0]
-		for i := range *histories {
-			seeds = append(seeds, uint64(i+1))
-		}
-	}
-	for _, s := range seeds {
-		t.Run(fmt.Sprint("seed=", s), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { resizeHistory(t, rand.New(rand.NewPCG(s, 3))) })
-		})
-	}
-}
-
-func resizeHistory(t *testing.T, r *rand.Rand) {
-	t.Helper()
-	n := newNode(t)
-	n.room, n.state = 1000, t.TempDir()
-	n.start()
-	defer func() { n.stop() }()
-	uid := 0
-	names := []string{"a", "b", "c", "d"}
-	counts := map[string]int{}
-	for range 60 {
-		name := names[r.IntN(len(names))]
-		switch r.IntN(14) {
-		case 0, 1:
-			uid++
-			n.do(fmt.Sprintf("add %s app=sleep_9999 side=%s source=api uid=%s-%d grace=%d cpu=%dm", name, []string{"sleep_9999", "sleep_50;_exit_1"}[r.IntN(2)], name, uid, r.IntN(8), 1+r.IntN(250)) +
-				[]string{"", " restarts=yes"}[r.IntN(2)])
-		case 2:
-			n.do(fmt.Sprint("delete ", name, " grace=", r.IntN(20)))
-		case 3:
-			n.do("remove " + name)
-		case 4, 5, 6, 7:
-			if n.pods[name] != nil {
-				n.do(fmt.Sprintf("resize %s %s=%dm", name, []string{"app", "side"}[r.IntN(2)], 1+r.IntN(500)))
-			}
-		case 8, 9:
-			n.engine.Inject("", runtimetest.Times(1+r.IntN(4), fault(r)))
-		case 10:
-			n.do("restart")
-		case 11:
-			n.do("server " + []string{"away", "back"}[r.IntN(2)])
-		default:
-			time.Sleep(time.Duration(r.IntN(40_000)) * time.Millisecond)
-		}
-		if r.IntN(2) == 0 {
-			synctest.Wait()
-		}
-		n.noUIDTwins(counts)
-		n.notTooMuch()
-	}
-	n.engine.Inject("", nil)
-	n.do("server back")
-	time.Sleep(20 * time.Minute)
-	synctest.Wait()
-	n.notTooMuch()
-	n.asPromised()
-}
-
 // notTooMuch checks that no more was promised than there is.
 func (n *node) notTooMuch() {
 	n.t.Helper()
-	sum := int64(0)
+	sum, all := int64(0), ""
 	for _, p := range n.roster.Active() {
 		has := status.Requests(p)
 		sum += has.Cpu().MilliValue()
+		all += fmt.Sprintf(" %s has %s, is to end: %v;", p.UID, has.Cpu(), p.DeletionTimestamp != nil)
 	}
 	if sum > n.room {
-		for _, p := range n.roster.Active() {
-			has := status.Requests(p)
-			n.t.Logf("%s has %s, is to end: %v; the server has %s", p.UID, has.Cpu(), p.DeletionTimestamp != nil, n.api.show(p.Name))
-		}
-		n.t.Fatalf("%dm of CPU are promised, there are %dm; what was done:\n%s", sum, n.room, strings.Join(n.take(), "\n"))
+		n.fault("%dm of CPU are promised, there are %dm:%s", sum, n.room, all)
 	}
 }
 
-// asPromised checks what must hold once the world is quiet.
+// asPromised checks what must hold of sizes once the world is quiet.
 func (n *node) asPromised() {
 	n.t.Helper()
-	promised := map[string]*v1.Pod{}
+	promised := map[types.UID]*v1.Pod{}
 	for _, p := range n.roster.Active() {
-		promised[string(p.UID)] = p
+		promised[p.UID] = p
 	}
 	for _, p := range n.api.all() {
-		has := promised[string(p.UID)]
-		if has == nil {
-			continue // refused
-		}
-		differs := slices.ContainsFunc([]int{0, 1}, func(i int) bool {
-			return !p.Spec.Containers[i].Resources.Requests.Cpu().Equal(*has.Spec.Containers[i].Resources.Requests.Cpu())
-		})
-		pending, progress := "", false
-		for _, c := range p.Status.Conditions {
-			if c.Type == v1.PodResizePending {
-				pending = c.Reason
-			}
-			progress = progress || c.Type == v1.PodResizeInProgress
-		}
-		switch fits := n.fits(p, n.roster.Active()) == nil; {
-		case progress:
-			n.t.Errorf("pod %s is being resized for ever", p.UID)
-		case differs != (pending == v1.PodReasonDeferred), differs && fits:
-			n.t.Errorf("pod %s: wants another size: %v, fits: %v, and is told as %q", p.UID, differs, fits, pending)
-		case p.Status.ObservedGeneration != p.Generation:
-			n.t.Errorf("pod %s: generation %d of %d observed", p.UID, p.Status.ObservedGeneration, p.Generation)
-		}
-		for _, c := range p.Status.ContainerStatuses {
-			if c.State.Running != nil && !c.Resources.Requests.Cpu().Equal(*c.AllocatedResources.Cpu()) {
-				n.t.Errorf("container %s of %s is told to have %s of %s", c.Name, p.UID, c.Resources.Requests.Cpu(), c.AllocatedResources.Cpu())
-			}
+		if has := promised[p.UID]; has != nil { // else it was refused, or is over
+			n.resizedAsPromised(p, has)
 		}
 	}
-	_, containers := n.truth()
+	_, containers := n.engine.Truth()
 	for _, c := range containers {
-		p := promised[string(c.Pod.UID)]
+		p := promised[c.Pod.UID]
 		if p == nil || c.State != runtime.Running {
 			continue
 		}
 		i := slices.IndexFunc(p.Spec.Containers, func(s v1.Container) bool { return s.Name == c.Name })
+		if i < 0 {
+			continue // a sidecar: they ask for nothing
+		}
 		if want := max(p.Spec.Containers[i].Resources.Requests.Cpu().MilliValue()*1024/1000, 2); c.Resources.CPUShares != want {
-			n.t.Errorf("container %s of %s has %d shares, it was promised %d", c.Name, c.Pod.UID, c.Resources.CPUShares, want)
+			n.fault("container %s of %s has %d shares, it was promised %d", c.Name, c.Pod.UID, c.Resources.CPUShares, want)
+		}
+	}
+}
+
+// resizedAsPromised checks a pod as the server has it against the one with the sizes that it was promised.
+func (n *node) resizedAsPromised(p, has *v1.Pod) {
+	n.t.Helper()
+	differs := false
+	for i := range p.Spec.Containers {
+		differs = differs || !p.Spec.Containers[i].Resources.Requests.Cpu().Equal(*has.Spec.Containers[i].Resources.Requests.Cpu())
+	}
+	pending, progress := "", false
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodResizePending {
+			pending = c.Reason
+		}
+		progress = progress || c.Type == v1.PodResizeInProgress
+	}
+	switch fits := n.fits(p, n.roster.Active()) == nil; {
+	case progress:
+		n.fault("pod %s is being resized for ever", p.UID)
+	case differs != (pending == v1.PodReasonDeferred), differs && fits:
+		n.fault("pod %s: wants another size: %v, fits: %v, and is told as %q", p.UID, differs, fits, pending)
+	case p.Status.ObservedGeneration != p.Generation:
+		n.fault("pod %s: generation %d of %d observed", p.UID, p.Status.ObservedGeneration, p.Generation)
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		if c.State.Running != nil && c.Resources != nil && !c.Resources.Requests.Cpu().Equal(*c.AllocatedResources.Cpu()) {
+			n.fault("container %s of %s is told to have %s of %s", c.Name, p.UID, c.Resources.Requests.Cpu(), c.AllocatedResources.Cpu())
 		}
 	}
 }

@@ -205,6 +205,7 @@ type worker struct {
 	publishAt publishing
 
 	stepping, stepAgain bool
+	own                 bool               // its step is at it, see Loop.own
 	stop                context.CancelFunc // cuts the step under way; nil: none is
 	timer               *time.Timer
 	timerAt             time.Time     // zero: no timer runs
@@ -272,8 +273,17 @@ func (w *worker) move(r *Roster, e event) {
 		w.stop()
 	}
 	if do != nothing {
-		r.wake(w.uid)
+		w.wake(r)
 	}
+}
+
+// wake has a worker looked at; from within its own step that is right after it. The roster is locked.
+func (w *worker) wake(r *Roster) {
+	if w.own {
+		w.stepAgain = true
+		return
+	}
+	r.wake(w.uid)
 }
 
 func closeOnce(c chan struct{}) {
@@ -286,6 +296,9 @@ func closeOnce(c chan struct{}) {
 
 // end begins to end a pod, or makes one that ends already do so sooner. The first reason given stays. The roster is locked.
 func (w *worker) end(r *Roster, how runtime.Termination) {
+	if w.pod != nil && over(w.pod.Status.Phase) { // why is told already
+		how.Reason, how.Message, how.Disruption = "", "", false
+	}
 	if w.phase == held || w.phase == syncing {
 		w.ending = &how
 		w.move(r, ended)

@@ -100,6 +100,7 @@ type node struct {
 	refuse map[string]*runtime.Rejection
 	room   int64  // thousandths of a processor that all pods together may ask for; 0: any number
 	state  string // where agents keep what outlives them; empty: nothing does
+	logs   string // where logs of pods would be
 	early  bool   // the source has not said everything
 
 	mu     sync.Mutex
@@ -108,15 +109,23 @@ type node struct {
 	shown  map[string]string   // by pod, as last written down
 	marks  []string
 	over   map[types.UID]bool // pods that this node has told as over
+	trace  []string           // all that was done, with when
+
+	notifier runtime.Notifier          // what agents hear of the engine
+	clock    func(time.Time) time.Time // what the engine writes down for a moment; nil: that
+	ahead    time.Duration             // the server's clock is
+	judge    *judge                    // nil: nobody watches
+	done     func(pod *v1.Pod)         // called for each pod that has finished; nil: nobody cares
+	began    time.Time
 }
 
 func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{
-		t: t, engine: runtimetest.New(runtime.Image{ID: "img", Tags: []string{"img"}}), pods: map[string]*v1.Pod{}, refuse: map[string]*runtime.Rejection{},
+		t: t, logs: t.TempDir(), engine: runtimetest.New(runtime.Image{ID: "img", Tags: []string{"img"}}), pods: map[string]*v1.Pod{}, refuse: map[string]*runtime.Rejection{},
 		acts: map[string][]string{}, status: map[string]string{}, shown: map[string]string{}, over: map[types.UID]bool{},
 	}
-	n.api = newServer(n)
+	n.api, n.notifier, n.began = newServer(n), n.engine, time.Now()
 	return n
 }
 
@@ -124,7 +133,14 @@ func newNode(t *testing.T) *node {
 func (n *node) say(pod, format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.acts[pod] = append(n.acts[pod], pod+": "+fmt.Sprintf(format, args...))
+	line := pod + ": " + fmt.Sprintf(format, args...)
+	n.acts[pod] = append(n.acts[pod], line)
+	n.note(line)
+}
+
+// note writes down when something was done. The caller holds mu.
+func (n *node) note(line string) {
+	n.trace = append(n.trace, fmt.Sprintf("%16.9fs %s", time.Since(n.began).Seconds(), line))
 }
 
 // take gives out what was done, pod by pod: what steps and publishers of several pods do has no order among them.
@@ -151,7 +167,7 @@ func (n *node) start() {
 	n.roster, n.sets = new(syncloop.Roster), make(chan []*v1.Pod)
 	roster := n.roster
 	rt, err := podruntime.New(podruntime.Config{
-		Engine: heard{n.engine, n}, LogRoot: n.t.TempDir(), Changed: roster.Wake, Root: n.state,
+		Engine: heard{n.engine, n}, LogRoot: n.logs, Changed: roster.Wake, Root: n.state, Starts: 4,
 	})
 	if err != nil {
 		n.t.Fatal(err)
@@ -174,7 +190,7 @@ func (n *node) start() {
 			n.t.Error(err)
 		}
 	})
-	wg.Go(func() { _ = n.engine.Events(ctx, func(e runtime.Event) { roster.Wake(e.Pod.UID) }) })
+	wg.Go(func() { _ = n.notifier.Events(ctx, func(e runtime.Event) { roster.Wake(e.Pod.UID) }) })
 	n.finish = func() { cancel(); wg.Wait() }
 	n.send()
 }
@@ -219,12 +235,13 @@ func (n *node) Event(e observe.Event) {
 // UpdateStatus and Finished make a node a sink.
 func (n *node) UpdateStatus(_ context.Context, pod *v1.Pod, s v1.PodStatus) error {
 	if ofServer(pod) {
+		ours := over(s.Phase)
 		var err error
 		if s, err = n.api.write(pod, s); err != nil {
 			return err
 		}
 		n.mu.Lock()
-		n.over[pod.UID] = n.over[pod.UID] || s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed
+		n.over[pod.UID] = n.over[pod.UID] || ours && over(s.Phase)
 		n.mu.Unlock()
 	}
 	line := pod.Name + " is " + string(s.Phase)
@@ -249,13 +266,18 @@ func (n *node) UpdateStatus(_ context.Context, pod *v1.Pod, s v1.PodStatus) erro
 		}
 	}
 	line += resizeLine(pod, s)
+	n.judge.told(pod, s)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.status[pod.Name] = line
+	n.note(line)
 	return nil
 }
 
 func (n *node) Finished(_ context.Context, pod *v1.Pod) error {
+	if n.done != nil {
+		n.done(pod)
+	}
 	n.say(pod.Name, "finished")
 	if ofServer(pod) {
 		n.api.finished(pod)
@@ -275,6 +297,7 @@ func (n *node) do(line string) {
 	case "add", "edit":
 		p := n.pod(word[1], word[2:])
 		n.pods[word[1]] = p
+		n.judge.wanted(p)
 		if ofServer(p) {
 			n.api.put(p)
 		} else {
@@ -289,7 +312,9 @@ func (n *node) do(line string) {
 	case "delete":
 		grace, _ := strconv.ParseInt(strings.TrimPrefix(word[2], "grace="), 10, 64)
 		n.api.change(word[1], func(p *v1.Pod) {
-			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.NewTime(time.Now().Add(time.Duration(grace)*time.Second))), &grace
+			if p.DeletionTimestamp == nil || grace < *p.DeletionGracePeriodSeconds {
+				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.NewTime(time.Now().Add(n.ahead+time.Duration(grace)*time.Second))), &grace
+			}
 		})
 	case "write":
 		n.api.change(word[1], func(p *v1.Pod) {
@@ -393,8 +418,12 @@ func (n *node) pod(name string, words []string) *v1.Pod {
 		case "gate":
 			p.Spec.ReadinessGates = append(p.Spec.ReadinessGates, v1.PodReadinessGate{ConditionType: v1.PodConditionType(value)})
 		default:
+			key, isSidecar := strings.CutPrefix(key, "sidecar:")
 			c := v1.Container{Name: key, Image: "img", Command: []string{"/bin/sh", "-c", strings.ReplaceAll(value, "_", " ")}}
-			if isInit {
+			if isSidecar {
+				c.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+			}
+			if isInit || isSidecar {
 				p.Spec.InitContainers = append(p.Spec.InitContainers, c)
 			} else {
 				p.Spec.Containers = append(p.Spec.Containers, c)
@@ -402,67 +431,4 @@ func (n *node) pod(name string, words []string) *v1.Pod {
 		}
 	}
 	return p
-}
-
-// heard is an engine whose acts are written down.
-type heard struct {
-	*runtimetest.Engine
-	n *node
-}
-
-func (h heard) container(ctx context.Context, id string, format string, args ...any) {
-	if c, err := h.Container(ctx, id); err == nil {
-		h.n.say(c.Pod.Name, format, append([]any{c.Name}, args...)...)
-	}
-}
-
-func (h heard) sandbox(ctx context.Context, id string, format string) {
-	if s, err := h.Sandbox(ctx, id); err == nil {
-		h.n.say(s.Name, format, s.Attempt)
-	}
-}
-
-func (h heard) RunSandbox(ctx context.Context, c *runtime.SandboxConfig) (string, error) {
-	h.n.say(c.Pod.Name, "run sandbox %d", c.Attempt)
-	return h.Engine.RunSandbox(ctx, c)
-}
-
-func (h heard) StartContainer(ctx context.Context, id string) error {
-	h.container(ctx, id, "start %s")
-	if c, err := h.Container(ctx, id); err == nil {
-		h.n.mu.Lock()
-		over := h.n.over[c.Pod.UID]
-		h.n.mu.Unlock()
-		if over {
-			h.n.t.Errorf("a container of %s starts, which was told as over", c.Pod.UID)
-		}
-	}
-	return h.Engine.StartContainer(ctx, id)
-}
-
-func (h heard) UpdateContainer(ctx context.Context, id string, r runtime.Resources) error {
-	h.container(ctx, id, "update %s to %d shares", r.CPUShares)
-	return h.Engine.UpdateContainer(ctx, id, r)
-}
-
-func (h heard) StopContainer(ctx context.Context, id string, grace time.Duration) error {
-	h.container(ctx, id, "stop %s within %v", grace)
-	return h.Engine.StopContainer(ctx, id, grace)
-}
-
-func (h heard) RemoveContainer(ctx context.Context, id string) error {
-	h.container(ctx, id, "remove %s")
-	return h.Engine.RemoveContainer(ctx, id)
-}
-
-func (h heard) StopSandbox(ctx context.Context, id string) error {
-	if s, err := h.Sandbox(ctx, id); err == nil && s.Ready {
-		h.n.say(s.Name, "stop sandbox %d", s.Attempt)
-	}
-	return h.Engine.StopSandbox(ctx, id)
-}
-
-func (h heard) RemoveSandbox(ctx context.Context, id string) error {
-	h.sandbox(ctx, id, "remove sandbox %d")
-	return h.Engine.RemoveSandbox(ctx, id)
 }

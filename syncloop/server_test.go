@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing/synctest"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -73,7 +74,7 @@ func (s *server) put(p *v1.Pod) {
 	defer s.mu.Unlock()
 	p = p.DeepCopy()
 	delete(p.Annotations, podspec.SourceAnnotation)
-	p.CreationTimestamp = metav1.Now()
+	p.CreationTimestamp = metav1.NewTime(time.Now().Add(s.n.ahead))
 	if old := s.objects[p.Name]; old != nil && old.UID == p.UID {
 		p.CreationTimestamp, p.Generation, p.Status = old.CreationTimestamp, old.Generation+1, old.Status
 		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = old.DeletionTimestamp, old.DeletionGracePeriodSeconds

@@ -236,9 +236,18 @@ func (l *Loop) over(w *worker, s v1.PodStatus) bool {
 		l.finish(w, runtime.Termination{})
 		return true
 	}
-	l.r.mu.Lock()
-	defer l.r.mu.Unlock()
+	defer l.own(w)()
 	return l.late(w)
+}
+
+// own locks the roster for a step's own worker until done is called. What the step asks for meanwhile comes right after it.
+func (l *Loop) own(w *worker) (done func()) {
+	l.r.mu.Lock()
+	w.own = true
+	return func() {
+		w.own = false
+		l.r.mu.Unlock()
+	}
 }
 
 // late ends a pod whose time is over, and otherwise has it looked at when that will be so. The roster is locked.
@@ -265,8 +274,7 @@ func (l *Loop) late(w *worker) bool {
 }
 
 func (l *Loop) finish(w *worker, how runtime.Termination) {
-	l.r.mu.Lock()
-	defer l.r.mu.Unlock()
+	defer l.own(w)()
 	w.end(l.r, how)
 }
 
@@ -295,13 +303,12 @@ func (l *Loop) prepare(ctx context.Context, pod *v1.Pod, in *runtime.SyncInput) 
 
 // acted notes that what was seen before is old, and when there is more to do.
 func (l *Loop) acted(w *worker, net runtime.Network, result runtime.SyncResult) {
-	l.r.mu.Lock()
-	defer l.r.mu.Unlock()
+	defer l.own(w)()
 	w.net, w.retryAt, w.applying = net, result.RetryAt, false
 	l.stuck(w, result.Resize)
 	if result.Acted {
 		w.acted = time.Now()
-		l.r.wake(w.uid)
+		w.wake(l.r)
 	}
 	if !result.RetryAt.IsZero() {
 		l.after(w, max(time.Until(result.RetryAt), 10*time.Millisecond))
@@ -366,8 +373,7 @@ func (l *Loop) giveBack(ctx context.Context, w *worker) error {
 }
 
 func (l *Loop) advance(w *worker, e event) {
-	l.r.mu.Lock()
-	defer l.r.mu.Unlock()
+	defer l.own(w)()
 	w.move(l.r, e)
 }
 

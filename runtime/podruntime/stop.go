@@ -116,6 +116,9 @@ func (r *Runtime) stopContainer(ctx context.Context, pod *v1.Pod, e *ending, all
 	for _, i := range e.After {
 		select {
 		case <-all[i].done:
+			if all[i].left {
+				return errors.New("stop container " + e.Container + ": " + all[i].Container + " runs, which needs it")
+			}
 		case <-deadline.C:
 			deadline.Reset(0) // the others have no time left either
 		case <-ctx.Done():
