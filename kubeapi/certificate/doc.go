@@ -14,7 +14,7 @@
 // waits. A request that was denied or failed is not repeated; a new one with a new key follows after 15 minutes. Errors of the API server are
 // tried again after 2 s, doubling to 32 s.
 //
-// A certificate is renewed at a random point between 70 and 90 percent of its life. One that lacks an address of the node
+// A certificate is renewed at a random point between 70 and 90 percent of its life, be that ten seconds. One that lacks an address of the node
 // is renewed as soon as the address shows. One for another subject than asked for is refused.
 //
 // # On disk

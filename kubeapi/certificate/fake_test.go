@@ -28,6 +28,7 @@ type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	life time.Duration
+	back time.Duration // by which the beginning of a life is dated back
 }
 
 func newAuthority(t testing.TB) *authority {
@@ -48,7 +49,7 @@ func newAuthority(t testing.TB) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &authority{cert, key, 100 * time.Hour}
+	return &authority{cert: cert, key: key, life: 100 * time.Hour}
 }
 
 // sign makes a certificate of what is asked for, as PEM.
@@ -57,7 +58,7 @@ func (a *authority) sign(public crypto.PublicKey, want *x509.CertificateRequest)
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: want.Subject, DNSNames: want.DNSNames, IPAddresses: want.IPAddresses,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-		NotBefore: time.Now().Truncate(time.Second), NotAfter: time.Now().Add(a.life).Truncate(time.Second),
+		NotBefore: time.Now().Add(-a.back).Truncate(time.Second), NotAfter: time.Now().Add(a.life).Truncate(time.Second),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, public, a.key)
 	if err != nil {
@@ -172,6 +173,13 @@ func (s *server) live(life time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ca.life = life
+}
+
+// backdate sets how much older than they are certificates pretend to be.
+func (s *server) backdate(by time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ca.back = by
 }
 
 // different is how many requests there are.

@@ -20,6 +20,7 @@ const (
 	retryJitter = 0.1
 	requestWait = 15 * time.Minute // for approval and signature; and after a refusal, before the next request
 	successWait = time.Minute      // before the next request for the same, whatever was issued
+	shortest    = 10 * time.Second // a life less than which is a mistake of the signer, and no reason to ask more often
 	giveUp      = 5 * time.Minute  // without a good certificate, while the API server refuses
 )
 
@@ -35,16 +36,20 @@ func (m *Manager) Run(ctx context.Context) error {
 			m.log.Warn("no new certificate; trying again", "signer", m.signer, "after", time.Until(m.next).Round(time.Second), "err", err)
 		}
 		m.metrics.tell(m.Current())
-		pause := lookEvery
-		if m.Current() == nil || m.failures > 0 {
-			pause = lookSoon
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(pause):
+		case <-time.After(m.pause(time.Now())):
 		}
 	}
+}
+
+// pause is the time until the next look: often while something is amiss, and not past the time to renew.
+func (m *Manager) pause(now time.Time) time.Duration {
+	if m.Current() == nil || m.failures > 0 {
+		return lookSoon
+	}
+	return min(lookEvery, max(lookSoon, m.renew.Sub(now)))
 }
 
 // Check looks once whether a certificate is to be asked for, and asks: it blocks until the request is decided, for up to
@@ -122,10 +127,10 @@ func (m *Manager) succeeded(pair *tls.Certificate, want *x509.CertificateRequest
 	}
 	m.set(pair)
 	m.renew = renewAt(pair.Leaf, rand.Float64())
-	m.next, m.failures, m.refused, m.without = now.Add(successWait), 0, false, time.Time{}
+	m.next, m.failures, m.refused, m.without = now.Add(before(pair.Leaf, now, successWait)), 0, false, time.Time{}
 	m.log.Info("new certificate", "signer", m.signer, "file", m.store.current(), "expires", pair.Leaf.NotAfter, "renewed", m.renew)
 	if lacks := missing(pair.Leaf, want); lacks != "" {
-		m.next = now.Add(requestWait)
+		m.next = now.Add(before(pair.Leaf, now, requestWait))
 		m.log.Warn("new certificate is not for all that was asked", "signer", m.signer, "reason", lacks)
 	}
 	if err := m.store.dropKey(); err != nil {
@@ -134,6 +139,14 @@ func (m *Manager) succeeded(pair *tls.Certificate, want *x509.CertificateRequest
 	if m.changed != nil {
 		m.changed(pair)
 	}
+}
+
+// before is a pause that leaves time to renew a certificate while it is good.
+func before(leaf *x509.Certificate, now time.Time, pause time.Duration) time.Duration {
+	if left := leaf.NotAfter.Sub(now); left >= shortest {
+		return min(pause, left/2)
+	}
+	return pause
 }
 
 // failed decides when to ask again, and whether there is a point in it.

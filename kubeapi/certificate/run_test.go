@@ -83,6 +83,58 @@ func TestAFirstCertificate(t *testing.T) {
 	})
 }
 
+// A life may be shorter than what is waited for elsewhere.
+func TestCertificatesOfAShortLifeAreRenewedInTime(t *testing.T) {
+	for _, life := range []time.Duration{12 * time.Second, 30 * time.Second, 60 * time.Second, 79 * time.Second, 90 * time.Second, 5 * time.Minute} {
+		t.Run(life.String(), func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer(t)
+				s.live(life)
+				m := client(t, ClientConfig{Dir: dir, Bootstrap: s, Requests: s})
+				run(t, m)
+				if err := m.Wait(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				begun := time.Now()
+				for time.Since(begun) < 50*life {
+					time.Sleep(100 * time.Millisecond)
+					if m.Current() == nil {
+						t.Fatalf("expired after %v", time.Since(begun))
+					}
+				}
+				if n, _ := s.count(); n > 50*10/6 { // one in 0.7 of a life, and what it takes to be asked
+					t.Errorf("%d requests in 50 lives", n)
+				}
+			})
+		})
+	}
+}
+
+// A signer that dates certificates back may issue one that is to be renewed at once.
+func TestACertificateBornOldIsNoReasonToAskWithoutEnd(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t)
+		s.live(time.Minute)
+		s.backdate(time.Hour)
+		m := client(t, ClientConfig{Dir: dir, Bootstrap: s, Requests: s})
+		run(t, m)
+		if err := m.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 600 {
+			time.Sleep(time.Second)
+			if m.Current() == nil {
+				t.Fatal("expired")
+			}
+		}
+		if n, _ := s.count(); n > 25 {
+			t.Errorf("%d requests in ten minutes", n)
+		}
+	})
+}
+
 // client makes a Manager.
 func client(t testing.TB, cfg ClientConfig) *Manager {
 	t.Helper()
