@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	authnv1 "k8s.io/api/authentication/v1"
 
@@ -34,11 +35,14 @@ func fronts(b *build, o *options, m *member, c server.Config, log *slog.Logger) 
 	}
 	health := server.Config{Pods: c.Pods, Health: c.Health, Observe: c.Observe}
 	if port := value(o.kubelet.HealthzPort); port != 0 {
-		add(plain(o.kubelet.HealthzBindAddress, int(port), health, log))
+		open := plain(b, o.kubelet.HealthzBindAddress, int(port), health, log)
+		all = append(all, patient{open, 5 * time.Second, log.With("component", "server")})
 	}
 	if port := o.kubelet.ReadOnlyPort; port != 0 {
 		health.Metrics, health.Access = c.Metrics, everybody{}
-		add(plain(o.address, int(port), health, log))
+		if open := plain(b, o.address, int(port), health, log); b.err == nil {
+			add(open())
+		}
 	}
 	return all
 }
@@ -56,13 +60,10 @@ func (everybody) Authorize(_ context.Context, _ *authnv1.UserInfo, verb, _, _ st
 	return verb == "get", nil
 }
 
-// plain is a server without TLS.
-func plain(address string, port int, c server.Config, log *slog.Logger) (*web, error) {
-	handler, err := server.New(c)
-	if err != nil {
-		return nil, err
-	}
-	return newWeb(address, port, handler, nil, log.With("component", "server"))
+// plain makes servers without TLS.
+func plain(b *build, address string, port int, c server.Config, log *slog.Logger) (open func() (*web, error)) {
+	handler := one(b, server.New, c)
+	return func() (*web, error) { return newWeb(address, port, handler, nil, log.With("component", "server")) }
 }
 
 // front is the server with its certificate, and the token that opens it to the administrator of this machine.

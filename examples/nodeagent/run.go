@@ -59,6 +59,37 @@ func newWeb(address string, port int, handler http.Handler, config *tls.Config, 
 	}}, nil
 }
 
+// patient is a server that pods can do without. When its port is taken, the agent works all the same: it says so, and tries
+// again after a pause.
+type patient struct {
+	open  func() (*web, error)
+	pause time.Duration
+	log   *slog.Logger
+}
+
+// Run serves until ctx ends.
+func (p patient) Run(ctx context.Context) error {
+	said := ""
+	for {
+		w, err := p.open()
+		if err == nil {
+			said, err = "", w.Run(ctx)
+		}
+		if err == nil {
+			return nil
+		}
+		if text := fmt.Sprint(err); text != said {
+			said = text
+			p.log.Error("nobody can ask here how the agent is; it is tried again", "err", err, "pause", p.pause)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(p.pause):
+		}
+	}
+}
+
 func (w *web) serve() error {
 	if w.server.TLSConfig == nil {
 		return w.server.Serve(w.listener)

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -170,6 +172,48 @@ func TestRuntimeWatchNoticesSoonThatItIsBack(t *testing.T) {
 			t.Errorf("noticed after %v; %v, %v", noticed, err, w.Healthy())
 		}
 	})
+}
+
+func TestAHealthPortThatIsTakenEndsNobody(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := taken.Addr().(*net.TCPAddr).Port
+	var out bytes.Buffer
+	tries := make(chan error)
+	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
+	p := patient{pause: time.Millisecond, log: slog.New(slog.NewTextHandler(&out, nil)), open: func() (*web, error) {
+		w, err := newWeb("127.0.0.1", port, ok, nil, slog.New(slog.DiscardHandler))
+		tries <- err
+		return w, err
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	for range 3 {
+		if err := <-tries; err == nil {
+			t.Fatal("two on one port")
+		}
+	}
+	taken.Close()
+	for err := range tries {
+		if err == nil {
+			break
+		}
+	}
+	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/healthz", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	cancel()
+	if err := <-done; err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("%s, %v", resp.Status, err)
+	}
+	if n := strings.Count(out.String(), "\n"); n != 1 {
+		t.Errorf("%d lines, want one:\n%s", n, out.String())
+	}
 }
 
 func TestFlags(t *testing.T) {
