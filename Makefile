@@ -16,7 +16,7 @@ ROUNDS ?= 2
 SEED ?= $(shell date +%s)
 SEEDS ?= 1
 
-.PHONY: help build test test-long check race vet lint fmt tidy cover bench bench-fakes bench-cluster bench-go bench-node bench-probe bench-pleg bench-guard mutants test-cluster smoke fuzz run clean-run bin/bed bin/bench bin/run bin/nodeagent chaos chaos-cluster
+.PHONY: help build test test-long test-pressure check race vet lint fmt tidy cover bench bench-fakes bench-cluster bench-go bench-node bench-probe bench-pleg bench-guard mutants test-cluster smoke fuzz run clean-run bin/bed bin/bench bin/run bin/nodeagent chaos chaos-cluster
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,9 +86,13 @@ bench-guard: bin/bench bin/nodeagent ## what guarding the machine costs: at rest
 mutants: ## twenty deliberate faults, each of which the tests must catch
 	cd test && go test -tags mutants -count=1 -timeout 90m -v -run EveryMutant ./mutants
 
-test-long: ## what takes longer than a change may wait: agents over the process engine, killed in fifty histories; each fuzz test for a minute
+test-long: bin/bed ## what takes longer than a change may wait: agents killed in fifty histories, and in a hundred while pods are resized; each fuzz test for a minute
 	go test -race -timeout 60m ./runtime/process ./examples/standalone -run Killed -kill-seeds 50
+	cd test && ../bin/bed with go test -count=1 -timeout 90m ./cgroups -run Killed -kill-seeds 100
 	@$(MAKE) fuzz FUZZTIME=60s
+
+test-pressure: bin/bed ## pods that eat the memory of all, and who is faster, the agent or the kernel; two minutes (as root)
+	cd test && ../bin/bed with go test -tags pressure -count=1 -timeout 20m -v -run EatsMemory ./cgroups
 
 chaos: ## disturb agent and containerd while pods come and go: SEED decides when and how, SEEDS says how many plans
 	cd test && go test ./chaos -count 1 -timeout 2h -v -run '^TestDisturbances$$' -seed $(SEED) -seeds $(SEEDS)

@@ -42,7 +42,10 @@ type Config struct {
 	Images Reclaimer                                 // of images; nil: there is nothing to remove
 
 	Notifier Notifier // tells at once of memory that runs short; nil: it is found out each Every
-	Changed  func()   // Pressure answers something else now; must not block; nil: nobody needs to know at once
+	// Kill ends all that runs of a pod without any grace. It is called for a pod that a hard threshold of memory ends, when half
+	// of what was left then is gone too, as the Notifier says. nil: the pod has its second, and the kernel may be faster.
+	Kill    func(types.UID) error
+	Changed func() // Pressure answers something else now; must not block; nil: nobody needs to know at once
 
 	Every         time.Duration // time between two passes; 0: ten seconds
 	Transition    time.Duration // how long pressure is reported after it was last seen; 0: five minutes
@@ -206,6 +209,7 @@ type victim struct {
 	signal      string // the signal or limit, as the metric has it
 	how         runtime.Termination
 	annotations map[string]string
+	last        int64 // so much memory in use ends its grace; 0: nothing does
 }
 
 func uids(list []victim) []types.UID {
@@ -228,7 +232,7 @@ func (m *Manager) overLimits(pods []*v1.Pod, o Observation) []victim {
 			continue
 		}
 		if limit, message := overLimit(p, u, o.Layout); limit != "" {
-			out = append(out, victim{p, limit, runtime.Termination{Grace: hardGrace, Reason: Reason, Message: message}, nil})
+			out = append(out, victim{p, limit, runtime.Termination{Grace: hardGrace, Reason: Reason, Message: message}, nil, 0})
 		}
 	}
 	return out
@@ -284,7 +288,7 @@ func choose(t Threshold, due []Threshold, pods []*v1.Pod, o Observation, most ti
 			grace = max(grace, most)
 		}
 		message, notes := explain(p, t.Signal.resource(), due, o)
-		return &victim{p, string(t.Signal), runtime.Termination{Grace: grace, Reason: Reason, Message: message, Disruption: true}, notes}
+		return &victim{p, string(t.Signal), runtime.Termination{Grace: grace, Reason: Reason, Message: message, Disruption: true}, notes, t.last(o)}
 	}
 	return nil
 }
@@ -337,7 +341,10 @@ func (m *Manager) endOne(ctx context.Context, v victim) {
 	m.metrics.evictions.Record(1, v.signal)
 	kill, cancel := context.WithTimeout(ctx, max(killWithin, v.how.Grace*3/2))
 	defer cancel()
-	switch err := m.cfg.Pods.Kill(kill, v.pod.UID, v.how); {
+	calm := m.hasten(kill, v, log)
+	err := m.cfg.Pods.Kill(kill, v.pod.UID, v.how)
+	calm()
+	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		m.event(about, "ExceededGracePeriod", "Container runtime did not kill the pod within specified grace period.", nil)
 		log.Warn("an evicted pod still runs", "err", err)
@@ -349,6 +356,25 @@ func (m *Manager) endOne(ctx context.Context, v victim) {
 	if err := m.cfg.Pods.Settled(wait, v.pod.UID); err != nil && ctx.Err() == nil {
 		log.Warn("the node does not have back yet what an evicted pod held", "err", err)
 	}
+}
+
+// hasten kills a pod when memory runs out faster than it ends. calm stops that.
+func (m *Manager) hasten(ctx context.Context, v victim, log *slog.Logger) (calm func()) {
+	if v.last == 0 || m.cfg.Notifier == nil || m.cfg.Kill == nil {
+		return func() {}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		if err := m.cfg.Notifier.Wait(ctx, Signal(v.signal), v.last); err != nil {
+			return // it has ended, or the kernel does not tell
+		}
+		log.Warn("memory runs out faster than the pod ends; it is killed")
+		if err := m.cfg.Kill(v.pod.UID); err != nil {
+			log.Warn("the pod could not be killed; it has its grace", "err", err)
+		}
+	})
+	return func() { stop(); watch.Wait() }
 }
 
 func (m *Manager) event(about observe.Ref, reason, message string, annotations map[string]string) {

@@ -528,6 +528,48 @@ func (b *bell) Wait(ctx context.Context, s eviction.Signal, used int64) error {
 	}
 }
 
+func TestAPodThatEndsTooSlowlyIsKilled(t *testing.T) {
+	for _, tt := range []struct {
+		rule       string
+		hard, soft list
+		ring       bool
+		want       []types.UID
+	}{
+		{"half of what was left is gone", list{"memory.available": "200Mi"}, nil, true, []types.UID{"a"}},
+		{"it is not", list{"memory.available": "200Mi"}, nil, false, nil},
+		{"a soft threshold can wait", nil, list{"memory.available": "200Mi"}, true, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t)
+			n.run("a", 100*mi)
+			n.taken[eviction.MemoryAvailable] = 750 * mi
+			b := &bell{ring: make(chan struct{}, 1), used: map[eviction.Signal]int64{}}
+			var killed []types.UID
+			grace := list{}
+			for signal := range tt.soft {
+				grace[signal] = "0.1s"
+			}
+			m := n.manager(parse(t, tt.hard, tt.soft, grace, nil), func(c *eviction.Config) {
+				c.Notifier, c.Kill = b, func(uid types.UID) error { killed = append(killed, uid); return nil }
+			})
+			if tt.soft != nil {
+				n.check(m, "")
+				time.Sleep(time.Second)
+			}
+			if tt.ring {
+				b.ring <- struct{}{}
+			}
+			n.check(m, "a")
+			if !slices.Equal(n.ended, []string{"a"}) || !slices.Equal(killed, tt.want) {
+				t.Errorf("%s: ended %v, killed %v, want %v", tt.rule, n.ended, killed, tt.want)
+			}
+			if got := b.used[eviction.MemoryAvailable]; tt.hard != nil && got != 150*mi {
+				t.Errorf("%s: armed at %d", tt.rule, got)
+			}
+		})
+	}
+}
+
 func TestTheKernelsNoticeComesBeforeTheTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

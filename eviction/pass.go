@@ -114,3 +114,13 @@ func marks(thresholds []Threshold, o Observation) map[Signal]int64 {
 	}
 	return out
 }
+
+// last is how much memory must be in use for half of what a hard threshold keeps free to be gone too; 0: that is not known, or
+// the threshold is not about memory.
+func (t Threshold) last(o Observation) int64 {
+	l := o.Levels[t.Signal]
+	if !t.hard() || t.Signal.resource() != v1.ResourceMemory || l.Used == 0 {
+		return 0
+	}
+	return l.Used + l.Available - t.Value.of(l.Capacity)/2
+}

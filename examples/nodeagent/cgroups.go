@@ -169,6 +169,14 @@ func (g groups) of() func(*v1.Pod) string {
 	return g.tree.Path
 }
 
+// kill ends all that runs of a pod; nil: nobody knows what that is.
+func (g groups) kill() func(types.UID) error {
+	if g.tree == nil {
+		return nil
+	}
+	return g.tree.Kill
+}
+
 func (g groups) sweepers() []syncloop.Sweeper {
 	if g.tree == nil {
 		return nil

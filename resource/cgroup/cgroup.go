@@ -211,6 +211,19 @@ func (t *Tree) Remove(ctx context.Context, uid types.UID) error {
 	return errors.Join(errs...)
 }
 
+// Kill ends all that runs in the cgroup of a pod without any grace. It waits for nothing: the pod is to be stopped as usual, too.
+func (t *Tree) Kill(uid types.UID) error {
+	if err := checkUID(uid); err != nil {
+		return err
+	}
+	for _, in := range tiers() {
+		for _, dir := range t.files.dirs(t.at(in.pod(uid))) {
+			t.files.killAll(dir)
+		}
+	}
+	return nil
+}
+
 // Sweep removes cgroups of pods that are no more.
 func (t *Tree) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 	var errs []error

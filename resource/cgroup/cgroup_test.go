@@ -500,7 +500,7 @@ func TestNoCgroups(t *testing.T) {
 	}
 	f := newFixture(t, 2, Config{})
 	for _, uid := range []types.UID{"", "../x", "a/b"} {
-		if f.Remove(t.Context(), uid) == nil || f.Ensure(t.Context(), podOf(string(uid))) == nil {
+		if f.Kill(uid) == nil || f.Remove(t.Context(), uid) == nil || f.Ensure(t.Context(), podOf(string(uid))) == nil {
 			t.Errorf("uid %q is taken", uid)
 		}
 	}
@@ -567,6 +567,21 @@ func TestOnThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(other)
+	if err := tree.Kill("u-1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("what ran there has ended well")
+	}
+	cmd = exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range tree.files.dirs(at) {
+		if err := os.WriteFile(filepath.Join(dir, "container", "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := tree.Sweep(t.Context(), func(types.UID) bool { return false }); err != nil {
 		t.Fatal(err)
 	}

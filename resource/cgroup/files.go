@@ -383,8 +383,12 @@ func (f files) remove(ctx context.Context, at string) error {
 	return err
 }
 
-// killAll ends all processes in a folder and below.
+// killAll ends all processes in a folder and below. Version 2 has a file for that, which leaves none out that is just being
+// made.
 func (f files) killAll(dir string) {
+	if _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); err == nil && write(filepath.Join(dir, "cgroup.kill"), "1") == nil {
+		return
+	}
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() != "cgroup.procs" {
 			return nil //nolint:nilerr // what is gone needs no killing

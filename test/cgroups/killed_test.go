@@ -52,9 +52,9 @@ type history struct {
 type resized struct {
 	*v1.Pod
 
-	anew     bool            // its container is restarted for another limit of memory
-	step     int             // of the sizes that were asked for last
-	promised int             // the step that was last found to be promised
+	anew     bool           // its container is restarted for another limit of memory
+	step     int            // of the sizes that were asked for last
+	promised int            // the step that was last found to be promised
 	lives    map[string]int // the step of each container that has run, by ID
 }
 

@@ -4,6 +4,7 @@
 //	demo job [-lines 5] [-every 1s] [-code 0]   prints lines and exits with a code
 //	demo crash [-after 5s] [-code 1]            lives for a while, then exits with a code
 //	demo wait [-delay 0]                        waits for a signal, says which came, takes a while to end
+//	demo grow [-rate 200]                       takes so many MB of memory a second, for ever, and hears no signal
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -31,13 +33,15 @@ func main() {
 		crash(flags, args)
 	case "wait":
 		wait(flags, args)
+	case "grow":
+		grow(flags, args)
 	default:
 		usage()
 	}
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: demo web|job|crash|wait [flags]")
+	fmt.Fprintln(os.Stderr, "usage: demo web|job|crash|wait|grow [flags]")
 	os.Exit(2)
 }
 
@@ -119,6 +123,29 @@ func wait(flags *flag.FlagSet, args []string) {
 	say("%s: ending in %s", <-signals(), *delay)
 	time.Sleep(*delay)
 	say("bye")
+}
+
+func grow(flags *flag.FlagSet, args []string) {
+	rate := flags.Int("rate", 200, "megabytes a second")
+	_ = flags.Parse(args)
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
+	debug.SetGCPercent(-1)
+	say("growing by %d MB a second", *rate)
+	const every = 10 * time.Millisecond
+	step := *rate * 1e6 / int(time.Second/every)
+	var all [][]byte
+	begun := time.Now()
+	for i := 0; ; i++ {
+		b := make([]byte, step)
+		for at := 0; at < len(b); at += 4096 {
+			b[at] = 1 // the kernel gives what is written to
+		}
+		all = append(all, b)
+		time.Sleep(time.Until(begun.Add(time.Duration(i+1) * every)))
+		if i%100 == 0 {
+			say("%d MB", len(all)*step/1e6)
+		}
+	}
 }
 
 // signals tells of the requests to end. Process 1 of a container gets none it has not asked for.
