@@ -98,7 +98,7 @@ func rules() map[string]rule {
 		"kubeapi/certificate": {"observe", api + "k8s.io/client-go", 490},
 
 		"examples/nodeagent":           {"all", anything, 720},
-		"examples/nodeagent/config":    {"", anything, 390},
+		"examples/nodeagent/config":    {"status/nodestatus", anything, 390},
 		"examples/edge":                {"all", anything, 720},
 		"examples/provider":            {"all", anything, 500},
 		"examples/standalone":          {"all", anything, 335},

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/kubelet/config/v1beta1"
+
+	"github.com/kubeletkit/kubeletkit/status/nodestatus"
 )
 
 // Overrides is the command line: flags that have no field in a file, and those that go over one.
@@ -137,7 +137,10 @@ func (o *Overrides) complete() error {
 		}
 		o.NodeLabels = labels
 	}
-	return validLabels(o.NodeLabels)
+	if err := nodestatus.CheckLabels(o.NodeLabels); err != nil {
+		return fmt.Errorf("--node-labels: %w", err)
+	}
+	return nil
 }
 
 // Given tells whether a flag is on the command line.
@@ -189,32 +192,4 @@ func (o *Overrides) Load() (*v1beta1.KubeletConfiguration, []Warning, error) {
 		return nil, warnings, fmt.Errorf("the configuration cannot work:\n%w", err)
 	}
 	return c, warnings, nil
-}
-
-// validLabels holds labels to the syntax, and those of Kubernetes to the names a node may give itself.
-func validLabels(labels map[string]string) error {
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		bad := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(labels[key])...)
-		if len(bad) > 0 {
-			return fmt.Errorf("--node-labels: %s=%s: %s", key, labels[key], bad[0])
-		}
-		namespace, _, _ := strings.Cut(key, "/")
-		if within(namespace, "kubernetes.io", "k8s.io") && strings.Contains(key, "/") &&
-			!within(namespace, "kubelet.kubernetes.io", "node.kubernetes.io") && !slices.Contains(ownLabels(), key) {
-			return fmt.Errorf("--node-labels: %s: a node may not give itself this label; name it outside kubernetes.io and k8s.io, or below node.kubernetes.io", key)
-		}
-	}
-	return nil
-}
-
-func within(namespace string, parents ...string) bool {
-	return slices.ContainsFunc(parents, func(p string) bool { return namespace == p || strings.HasSuffix(namespace, "."+p) })
-}
-
-func ownLabels() []string {
-	return strings.Fields(`
-		kubernetes.io/hostname kubernetes.io/os kubernetes.io/arch beta.kubernetes.io/os beta.kubernetes.io/arch
-		topology.kubernetes.io/zone topology.kubernetes.io/region
-		failure-domain.beta.kubernetes.io/zone failure-domain.beta.kubernetes.io/region
-		node.kubernetes.io/instance-type beta.kubernetes.io/instance-type`)
 }

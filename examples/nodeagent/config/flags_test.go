@@ -151,8 +151,8 @@ func TestParseRefuses(t *testing.T) {
 		{"a header without value", "--manifest-url-header=a", `--manifest-url-header=a: "a" must be a name and a value with : between`},
 		{"a gate without value", "--feature-gates=A=maybe", "--feature-gates=A=maybe: A=maybe: it must be true or false"},
 		{"a label without value", "--node-labels=a", `--node-labels: "a" must be a name and a value with = between`},
-		{"a label a node may not have", "--node-labels=node-role.kubernetes.io/worker=", "--node-labels: node-role.kubernetes.io/worker: a node may not give itself this label; name it outside kubernetes.io and k8s.io, or below node.kubernetes.io"},
-		{"a label that is none", "--node-labels=a=b/c", "--node-labels: a=b/c: a valid label must be"},
+		{"a label a node may not have", "--node-labels=node-role.kubernetes.io/worker=", `--node-labels: node label "node-role.kubernetes.io/worker": a node may give itself labels in kubernetes.io and k8s.io only if they begin with `},
+		{"a label that is none", "--node-labels=a=b/c", `--node-labels: node label a="b/c": a valid label must be`},
 		{"a provider that is none", "--cloud-provider=aws", "--cloud-provider=aws: it must be external or left out"},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
