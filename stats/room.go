@@ -13,10 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
 // room is what files of a pod take up: its volumes and logs, and what the agent keeps for it.
 type room struct {
+	pod     runtime.PodRef
 	at      time.Time
 	volumes []stats.VolumeStats
 	logs    map[string]amount // by container
@@ -95,9 +98,21 @@ func (c *Collector) room(uid types.UID) (room, bool) {
 	return r, ok
 }
 
+// LogSizes calls f for each container of whose logs Run knows what they take up, in bytes. It looks at nothing, and f must not
+// call the Collector.
+func (c *Collector) LogSizes(f func(pod runtime.PodRef, container string, bytes int64)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.rooms {
+		for container, used := range r.logs {
+			f(r.pod, container, used.bytes)
+		}
+	}
+}
+
 // measure looks at all files of a pod. What cannot be measured counts as nothing.
 func (c *Collector) measure(w *walker, p *v1.Pod) (room, error) {
-	r := room{at: time.Now(), logs: map[string]amount{}}
+	r := room{pod: runtime.PodRef{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, at: time.Now(), logs: map[string]amount{}}
 	var errs []error
 	dir := filepath.Join(c.cfg.RootDir, "pods", string(p.UID))
 	for i := range p.Spec.Volumes {

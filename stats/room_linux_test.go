@@ -104,6 +104,19 @@ func TestWhatFilesOfAPodTakeUp(t *testing.T) {
 	}
 }
 
+func TestLogSizes(t *testing.T) {
+	c, _, put := lodging(t)
+	put("LOG/app/0.log", 100)
+	measured(t, c)
+	var got []string
+	c.LogSizes(func(pod runtime.PodRef, container string, bytes int64) {
+		got = append(got, fmt.Sprintf("%s %s %v", pod, container, bytes >= 100<<10))
+	})
+	if len(got) != 1 || got[0] != "ns/web(uid-web) app true" {
+		t.Error(got)
+	}
+}
+
 func TestAFileOfSeveralNamesCountsOnce(t *testing.T) {
 	c, _, put := lodging(t)
 	put("VOL~empty-dir/scratch/one", 500)

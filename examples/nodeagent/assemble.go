@@ -99,6 +99,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Node: o.nodeName, RootDir: o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, Engine: engine, Pods: roster.Pods,
 		PodsCgroup: grouped.all, Cgroup: grouped.of(), Observe: obs("stats"),
 	})
+	registry.MustRegister(newLogSizes(figures))
 	grouped = grouped.checked(&b, o, log.With("component", "cgroup"))
 	pods := one(&b, podruntime.New, podruntime.Config{
 		Engine: engine, Cgroups: grouped.ofPods(), Images: images, HostIPs: hosts, Memory: machineMemory(), DNS: func() network.DNS { return dns(o) },
