@@ -11,6 +11,7 @@ import (
 	certv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
@@ -232,7 +233,8 @@ func read[T interface {
 	case ok:
 		return obj.(T), nil
 	}
-	if err := (place{o.client.pods, resource, key.namespace, key.name}).get(ctx, into); err != nil {
+	p := place{o.client.pods, resource, key.namespace, key.name}
+	if err := known(ctx, func() error { return p.get(ctx, into) }); err != nil {
 		return none, err
 	}
 	return into, nil
@@ -289,11 +291,29 @@ func (o *Objects) Token(ctx context.Context, pod *v1.Pod, audience string, secon
 	}
 	answer := new(authnv1.TokenRequest)
 	p := place{o.client.pods, "serviceaccounts", pod.Namespace, accountOf(pod)}
-	if err := p.create(ctx, ask, answer, "token"); err != nil {
+	if err := known(ctx, func() error { return p.create(ctx, ask, answer, "token") }); err != nil {
 		return "", time.Time{}, err
 	}
 	if answer.Status.Token == "" {
 		return "", time.Time{}, errors.New("the API server answered with an empty token")
 	}
 	return answer.Status.Token, answer.Status.ExpirationTimestamp.Time, nil
+}
+
+// known asks again, a few times, what is forbidden: a busy API server tells its authorizer last that a pod has come to this
+// node, and until then nothing of the pod is allowed.
+func known(ctx context.Context, ask func() error) error {
+	err := ask()
+	for _, wait := range []time.Duration{50 * time.Millisecond, 150 * time.Millisecond, 500 * time.Millisecond} {
+		if !apierrors.IsForbidden(err) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+		}
+		err = ask()
+	}
+	return err
 }

@@ -196,9 +196,11 @@ func (s *step) createAndStart(ctx context.Context, config *runtime.ContainerConf
 	return id, nil
 }
 
-// anonymous is an error without the ID of an instance, so that people are told of a failure that repeats itself as one.
+// anonymous is an error without the ID of an instance, so that people are told of a failure that repeats itself as one. What
+// was tried they know.
 func anonymous(err error, id string) error {
-	return &unnamed{strings.ReplaceAll(err.Error(), " "+id, ""), err}
+	text := strings.TrimPrefix(err.Error(), "start container "+id+": ")
+	return &unnamed{strings.ReplaceAll(text, " "+id, ""), err}
 }
 
 type unnamed struct {

@@ -57,14 +57,15 @@ func viewUnder(t *testing.T, a cluster.Agent) map[string]string {
 	n := bareNode(t)
 	n.agent = a
 	check(t, n.api.CoreV1().Nodes().Delete(t.Context(), cluster.NodeName, metav1.DeleteOptions{}))
-	begun := metav1.Now()
+	begun := metav1.NewTime(time.Now().Truncate(time.Second)) // as exact as events are
 	n.start()
 	n.ready()
+	n.warm()
 	_, err := n.Kubectl(t.Context(), "-n", n.ns, "apply", "-f", "testdata/pods.yaml")
 	check(t, err)
 	view := map[string]string{}
 	seen, resting := map[string]bool{}, map[string]rest{}
-	deadline := time.Now().Add(2 * patience)
+	deadline := time.Now().Add(5 * patience) // the kubelet may tell late that a container waits
 	for err := errors.New("not looked"); err != nil; time.Sleep(200 * time.Millisecond) {
 		if err = n.lookAt(view, seen, resting); err != nil && time.Now().After(deadline) {
 			t.Errorf("not all pods were as they should be at some time: %v", err) // the others are compared
@@ -72,19 +73,13 @@ func viewUnder(t *testing.T, a cluster.Agent) map[string]string {
 		}
 	}
 	time.Sleep(5 * time.Second) // events arrive later than what they tell of
-	n.delete("hooked")
-	n.until("a deleted pod is gone", func() error {
-		_, err := n.api.CoreV1().Pods(n.ns).Get(t.Context(), "hooked", metav1.GetOptions{})
-		if err == nil {
-			return errors.New("it is there")
-		}
-		return nil
-	})
+	n.deleted("hooked")
 	time.Sleep(2 * time.Second)
 	n.events(view, n.ns, func(e v1.Event) string { return "events/" + e.InvolvedObject.Name }, func(e v1.Event) bool { return e.InvolvedObject.Kind == "Pod" && e.ReportingController == "kubelet" })
 	n.events(view, "default", func(v1.Event) string { return "node-events" }, func(e v1.Event) bool {
-		return e.InvolvedObject.Kind == "Node" && e.ReportingController != "node-controller" && !e.CreationTimestamp.Before(&begun)
+		return e.InvolvedObject.Kind == "Node" && e.ReportingController != "node-controller" && !e.LastTimestamp.Before(&begun)
 	})
+	delete(view, "events/warm") // who was first pulled its image
 	n.nodeView(view)
 	for document, text := range view {
 		view[document] = Normal(text)
@@ -97,6 +92,30 @@ func viewUnder(t *testing.T, a cluster.Agent) map[string]string {
 		named[strings.TrimSpace(Normal(document))] = text
 	}
 	return named
+}
+
+// warm has the image there that the pods use: who comes first pulls it, and only one is.
+func (n *node) warm() {
+	n.t.Helper()
+	_, err := n.Kubectl(n.t.Context(), "-n", n.ns, "run", "warm", "--restart=Never", "--image=registry.k8s.io/e2e-test-images/busybox:1.37.0-2", "--command", "--", "true")
+	check(n.t, err)
+	n.until("the image is there", func() error {
+		p, err := n.api.CoreV1().Pods(n.ns).Get(n.t.Context(), "warm", metav1.GetOptions{})
+		if err == nil && p.Status.Phase != v1.PodSucceeded {
+			err = fmt.Errorf("the pod that wants it is %s", p.Status.Phase)
+		}
+		return err
+	})
+	n.deleted("warm")
+}
+
+// deleted deletes a pod and waits until it is gone.
+func (n *node) deleted(name string) {
+	n.t.Helper()
+	p, err := n.api.CoreV1().Pods(n.ns).Get(n.t.Context(), name, metav1.GetOptions{})
+	check(n.t, err)
+	n.delete(name)
+	n.gone(p)
 }
 
 // rest is since when a pod's object is as it is.
@@ -134,13 +153,15 @@ func (n *node) lookAt(view map[string]string, seen map[string]bool, resting map[
 		case seen[p.Name]:
 		case got != want && !strings.HasPrefix(got, want+" ") || p.Status.StartTime == nil:
 			errs = append(errs, fmt.Errorf("%s is %q, not %q", p.Name, got, want))
+		case p.Spec.RestartPolicy != v1.RestartPolicyAlways && stopped(p) && !over(p):
+			errs = append(errs, fmt.Errorf("%s is %q, and not yet %s", p.Name, got, p.Status.Phase))
 		case time.Since(resting[p.Name].since) < still:
 			errs = append(errs, fmt.Errorf("%s is %q, but only just", p.Name, got))
 		default:
 			found = append(found, p)
 		}
 	}
-	if len(table.Rows) < 30 {
+	if len(table.Rows) < 29 {
 		errs = append(errs, fmt.Errorf("there are %d pods", len(table.Rows)))
 	}
 	if err := n.look(view, found); err != nil {
@@ -150,6 +171,25 @@ func (n *node) lookAt(view map[string]string, seen map[string]bool, resting map[
 		seen[p.Name] = true
 	}
 	return errors.Join(errs...)
+}
+
+// stopped says that nothing of a pod runs or is going to.
+func stopped(p *v1.Pod) bool {
+	all := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
+	failed := slices.ContainsFunc(all, func(s v1.ContainerStatus) bool { return s.State.Terminated != nil && s.State.Terminated.ExitCode != 0 })
+	if failed && p.Spec.RestartPolicy == v1.RestartPolicyOnFailure {
+		return false
+	}
+	going := slices.ContainsFunc(all, func(s v1.ContainerStatus) bool { return s.State.Running != nil || s.State.Waiting != nil && !failed })
+	return len(all) > 0 && !going
+}
+
+// over says that all of that is told, and that nothing of its sandbox is left.
+func over(p *v1.Pod) bool {
+	sandboxed := slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.PodReadyToStartContainers && c.Status == v1.ConditionTrue
+	})
+	return !sandboxed && (p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed)
 }
 
 // look keeps what is seen of pods, their restarts only if they were waited for.
