@@ -1,7 +1,6 @@
 package access
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -12,11 +11,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"sync"
 	"time"
 
 	authnv1 "k8s.io/api/authentication/v1"
+
+	"github.com/kubeletkit/kubeletkit/internal/reread"
 )
 
 // RequestCertificates returns a copy of base that asks clients for a certificate, without requiring one, and tells them
@@ -107,65 +106,22 @@ func certificateUID(cert *x509.Certificate) (string, error) {
 	return uid, nil
 }
 
-// caFile is a pool from a file, read again now and then.
-type caFile struct {
-	path string
-	log  *slog.Logger
-
-	mu     sync.Mutex // guards the rest
-	looked time.Time
-	text   []byte // as last seen, good or bad
-	good   *x509.CertPool
-	broken string // the last error that was logged
-}
-
-// lookEvery is the time between two looks at a file. A look costs a few microseconds, so it needs no watch.
-const lookEvery = 5 * time.Second
-
-// pool is the newest good content.
-func (f *caFile) pool() *x509.CertPool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if time.Since(f.looked) < lookEvery {
-		return f.good
-	}
-	err := f.read()
-	switch {
-	case err == nil:
-		f.broken = ""
-	case err.Error() != f.broken:
-		f.broken = err.Error()
-		f.log.Warn("client CA file is not good; the last good content holds", "file", f.path, "err", err)
-	}
-	return f.good
-}
-
-// load reads the file for the first time.
-func (f *caFile) load() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.read()
-}
-
-// read looks at the file. Bad content leaves the good one.
-func (f *caFile) read() error {
-	f.looked = time.Now()
-	text, err := os.ReadFile(f.path)
-	if err != nil {
-		return err
-	}
-	if f.good != nil && bytes.Equal(text, f.text) {
-		return nil
-	}
-	pool, err := parsePool(text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.path, err)
-	}
-	if f.good != nil {
-		f.log.Info("client CA file changed", "file", f.path)
-	}
-	f.text, f.good = text, pool
-	return nil
+// caFile is the pool of a file that is read again now and then.
+func caFile(path string, log *slog.Logger) (*reread.Files[*x509.CertPool], error) {
+	return reread.Open(reread.Config[*x509.CertPool]{
+		Paths: []string{path},
+		Parse: func(texts [][]byte) (*x509.CertPool, error) {
+			pool, err := parsePool(texts[0])
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+			return pool, nil
+		},
+		Changed: func(*x509.CertPool) { log.Info("client CA file changed", "file", path) },
+		Bad: func(err error) {
+			log.Warn("client CA file is not good; the last good content holds", "file", path, "err", err)
+		},
+	})
 }
 
 // parsePool reads PEM certificates. Blocks of other types are left out; a certificate that does not parse is an error,

@@ -22,6 +22,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kubeletkit/kubeletkit/internal/reread"
 )
 
 // authority signs client certificates.
@@ -212,7 +214,7 @@ func TestTheClientCAFileIsReadAgain(t *testing.T) {
 			if step.text != nil {
 				write(step.text)
 			}
-			time.Sleep(lookEvery)
+			time.Sleep(reread.Every)
 			if knows(old) != step.old || knows(next) != step.next {
 				t.Errorf("%s: knows the old: %v, the next: %v", step.name, knows(old), knows(next))
 			}
@@ -220,7 +222,7 @@ func TestTheClientCAFileIsReadAgain(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(lookEvery)
+		time.Sleep(reread.Every)
 		if !knows(next) {
 			t.Error("removed: the last good content is forgotten")
 		}

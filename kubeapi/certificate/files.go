@@ -1,7 +1,6 @@
 package certificate
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,13 +10,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/big"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
+	"github.com/kubeletkit/kubeletkit/internal/reread"
 	"github.com/kubeletkit/kubeletkit/observe"
 )
 
@@ -33,14 +31,7 @@ type FilesConfig struct {
 // connects, at most every five seconds; while they are bad or half written, the last good pair holds. There is nothing
 // to run.
 type Files struct {
-	cfg FilesConfig
-	log *slog.Logger
-
-	mu        sync.Mutex // guards the rest
-	looked    time.Time
-	cert, key []byte // as last seen, good or bad
-	pair      *tls.Certificate
-	broken    string // the last error that was logged
+	pair *reread.Files[*tls.Certificate]
 }
 
 // NewFiles reads the pair.
@@ -48,14 +39,29 @@ func NewFiles(cfg FilesConfig) (*Files, error) {
 	if cfg.CertFile == "" || cfg.KeyFile == "" {
 		return nil, errors.New("certificate: CertFile and KeyFile are required, both")
 	}
-	f := &Files{cfg: cfg, log: cfg.Observe.Logger()}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.read(); err != nil {
+	log := cfg.Observe.Logger()
+	pair, err := reread.Open(reread.Config[*tls.Certificate]{
+		Paths: []string{cfg.CertFile, cfg.KeyFile},
+		Parse: func(texts [][]byte) (*tls.Certificate, error) {
+			pair, err := tls.X509KeyPair(texts[0], texts[1])
+			if err != nil {
+				return nil, fmt.Errorf("certificate in %s with key in %s: %w", cfg.CertFile, cfg.KeyFile, err)
+			}
+			return &pair, nil
+		},
+		Changed: func(pair *tls.Certificate) {
+			log.Info("serving certificate changed", "file", cfg.CertFile, "expires", pair.Leaf.NotAfter)
+		},
+		Bad: func(err error) {
+			log.Warn("serving certificate in files is not good; the last good one holds", "err", err)
+		},
+	})
+	if err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
-	if expired(f.pair) {
-		f.log.Warn("serving certificate has expired; clients will not believe it", "file", cfg.CertFile, "expired", f.pair.Leaf.NotAfter)
+	f := &Files{pair}
+	if leaf := f.Current().Leaf; expired(f.Current()) {
+		log.Warn("serving certificate has expired; clients will not believe it", "file", cfg.CertFile, "expired", leaf.NotAfter)
 	}
 	return f, nil
 }
@@ -65,50 +71,8 @@ func (f *Files) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return f.Current(), nil
 }
 
-const readEvery = 5 * time.Second
-
 // Current is the newest good pair, never nil; it may have expired. It is not changed.
-func (f *Files) Current() *tls.Certificate {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if time.Since(f.looked) < readEvery {
-		return f.pair
-	}
-	err := f.read()
-	switch {
-	case err == nil:
-		f.broken = ""
-	case err.Error() != f.broken:
-		f.broken = err.Error()
-		f.log.Warn("serving certificate in files is not good; the last good one holds", "err", err)
-	}
-	return f.pair
-}
-
-// read looks at the files. A bad pair leaves the good one.
-func (f *Files) read() error {
-	f.looked = time.Now()
-	cert, err := os.ReadFile(f.cfg.CertFile)
-	if err != nil {
-		return err
-	}
-	key, err := os.ReadFile(f.cfg.KeyFile)
-	if err != nil {
-		return err
-	}
-	if f.pair != nil && bytes.Equal(cert, f.cert) && bytes.Equal(key, f.key) {
-		return nil
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return fmt.Errorf("certificate in %s with key in %s: %w", f.cfg.CertFile, f.cfg.KeyFile, err)
-	}
-	if f.pair != nil {
-		f.log.Info("serving certificate changed", "file", f.cfg.CertFile, "expires", pair.Leaf.NotAfter)
-	}
-	f.cert, f.key, f.pair = cert, key, &pair
-	return nil
-}
+func (f *Files) Current() *tls.Certificate { return f.pair.Current() }
 
 // SelfSigned is for a node whose serving certificate nobody signs: a pair in <dir>/kubelet.crt and kubelet.key, as the kubelet has
 // it. What is there is used as it is, unless it has expired or does not read; then it is moved aside (.old) and a new

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubeletkit/kubeletkit/internal/reread"
 )
 
 func TestFilesAreReadAgain(t *testing.T) {
@@ -40,7 +42,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 		} {
 			write(t, crt, step.cert)
 			write(t, key, step.key)
-			time.Sleep(readEvery)
+			time.Sleep(reread.Every)
 			if c, err := f.GetCertificate(nil); err != nil || c.Leaf.Subject.CommonName != "system:node:"+step.now {
 				t.Errorf("%s: %v, %v", step.name, c.Leaf.Subject, err)
 			}
@@ -49,7 +51,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(readEvery)
+			time.Sleep(reread.Every)
 			if f.Current() == nil {
 				t.Error("removed: the last good pair is forgotten")
 			}
