@@ -113,8 +113,8 @@ func TestAnEventNeverBlocksAndMoreThanAThousandAreDropped(t *testing.T) {
 		if n := len(b.events()); n != 1000 {
 			t.Errorf("%d events", n)
 		}
-		if b.log.count("events were dropped") != 1 {
-			t.Errorf("%v", b.log.lines)
+		if len(b.log.Lines("events were dropped")) != 1 {
+			t.Errorf("%v", b.log.Lines(""))
 		}
 	})
 }
@@ -152,8 +152,8 @@ func TestWhatTheServerRefusesIsNotRepeated(t *testing.T) {
 				if all := b.events(); len(all) != 1 || all[0].InvolvedObject.Name != "good" {
 					t.Errorf("%v", all)
 				}
-				if n := b.log.count("WARN an event is"); n != c.warned {
-					t.Errorf("%v", b.log.lines)
+				if n := len(b.log.Lines("WARN an event is")); n != c.warned {
+					t.Errorf("%v", b.log.Lines(""))
 				}
 			})
 		})

@@ -71,11 +71,11 @@ func TestALeaseWaitsForTheNode(t *testing.T) {
 		var closed atomic.Int64
 		b.begin((&Lease{Client: b.client, Failed: func() { closed.Add(1) }}).Run)
 		time.Sleep(2 * time.Second)
-		if b.lease() != nil || b.log.count("lease is not renewed") != 0 || closed.Load() != 0 {
-			t.Errorf("lease %v, %v, connections closed %d times", b.lease(), b.log.lines, closed.Load())
+		if b.lease() != nil || len(b.log.Lines("lease is not renewed")) != 0 || closed.Load() != 0 {
+			t.Errorf("lease %v, %v, connections closed %d times", b.lease(), b.log.Lines(""), closed.Load())
 		}
 		time.Sleep(time.Minute)
-		if b.log.count("lease is not renewed") == 0 {
+		if len(b.log.Lines("lease is not renewed")) == 0 {
 			t.Error("a node that is missing for long is not told of")
 		}
 		b.node()
@@ -120,8 +120,8 @@ func TestALeaseOutlivesFailures(t *testing.T) {
 				} else if c.hook && closed[0].Sub(begin) < 10*time.Second {
 					t.Errorf("the hook was called after %v", closed[0].Sub(begin))
 				}
-				if b.log.count("lease is not renewed") < 2 {
-					t.Errorf("%v", b.log.lines)
+				if len(b.log.Lines("lease is not renewed")) < 2 {
+					t.Errorf("%v", b.log.Lines(""))
 				}
 				b.server.SetDown(false)
 				b.server.Answer(nil)

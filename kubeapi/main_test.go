@@ -2,7 +2,6 @@ package kubeapi
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -15,39 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeletkit/kubeletkit/internal/apifake"
-	"github.com/kubeletkit/kubeletkit/observe"
+	"github.com/kubeletkit/kubeletkit/internal/witness"
 )
 
 func TestMain(m *testing.M) {
 	apifake.Bubbles()
 	goleak.VerifyTestMain(m)
-}
-
-// records is a slog.Handler that keeps what is worth at least Info.
-type records struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (r *records) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
-func (r *records) WithAttrs([]slog.Attr) slog.Handler           { return r }
-func (r *records) WithGroup(string) slog.Handler                { return r }
-func (r *records) Handle(_ context.Context, rec slog.Record) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.lines = append(r.lines, rec.Level.String()+" "+rec.Message)
-	return nil
-}
-
-func (r *records) count(what string) (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, l := range r.lines {
-		if strings.Contains(l, what) {
-			n++
-		}
-	}
-	return n
 }
 
 // bench is a server, a client of it, and what the client logs. All of it runs in a bubble.
@@ -56,16 +28,16 @@ type bench struct {
 
 	server *apifake.Server
 	client *Client
-	log    *records
+	log    *witness.Notes
 }
 
 // inBubble has f run with the bubble's clock. What f starts ends with it.
 func inBubble(t *testing.T, f func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, server: apifake.New(), log: &records{}}
+		b := &bench{T: t, server: apifake.New(), log: &witness.Notes{}}
 		var err error
-		if b.client, err = New(Config{REST: b.server.Config(), Node: "n1", Observe: observe.To{Log: slog.New(b.log)}}); err != nil {
+		if b.client, err = New(Config{REST: b.server.Config(), Node: "n1", Observe: b.log.Observe()}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(b.server.Close)

@@ -33,7 +33,7 @@ func TestCase_c089_editorWithSwapFiles(t *testing.T) {
 		n.wants("web-n1=" + image)
 	}
 	n.looked()
-	if l := n.logs(""); len(l) > 0 {
+	if l := n.Lines(""); len(l) > 0 {
 		t.Errorf("logged %v", l)
 	}
 	n.mu.Lock()
@@ -66,7 +66,7 @@ func TestCase_c093_quickRemovalAndReturn(t *testing.T) {
 	}
 	write(t, file, podText("web", last))
 	n.wants("web-n1=" + last)
-	if l := n.logs(""); len(l) > 0 {
+	if l := n.Lines(""); len(l) > 0 {
 		t.Errorf("logged %v", l)
 	}
 }
@@ -214,7 +214,7 @@ func TestCase_c103_oddEntries(t *testing.T) {
 		n.tells("refused", "file="+filepath.Join(dir, name)+" ", why)
 	}
 	n.looked()
-	if l := n.logs(""); len(l) != len(want) {
+	if l := n.Lines(""); len(l) != len(want) {
 		t.Errorf("%d lines for %d entries: %s", len(l), len(want), strings.Join(l, "\n"))
 	}
 }
@@ -255,7 +255,7 @@ func TestCase_c104_otherKindsAreNamedShortly(t *testing.T) {
 	for kind := range kinds {
 		n.tells("refused", strings.ToLower(kind)+".yaml", "is of kind "+kind+"; only a Pod")
 	}
-	for _, l := range n.logs("") {
+	for _, l := range n.Lines("") {
 		if len(l) > 300 {
 			t.Errorf("a message of %d bytes: %s", len(l), l)
 		}
@@ -317,7 +317,7 @@ func TestCase_c107_directoryGoneForAWhile(t *testing.T) {
 	if len(names) != 3 || !complete || after != before+2 { // the two of the marker
 		t.Errorf("%v, complete %v, %d more sets", names, complete, after-before)
 	}
-	if l := n.logs("ERROR"); len(l) != 1 {
+	if l := n.Lines("ERROR"); len(l) != 1 {
 		t.Errorf("errors %v", l)
 	}
 	// It is watched again, whichever directory it is now.

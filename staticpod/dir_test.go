@@ -30,7 +30,7 @@ func TestFilesComeChangeAndGo(t *testing.T) {
 	n.wants("a-n1=three")
 	remove(t, filepath.Join(dir, "a.yaml"))
 	n.wants()
-	if l := n.logs(""); len(l) > 0 {
+	if l := n.Lines(""); len(l) > 0 {
 		t.Errorf("nothing was wrong, but logged: %v", l)
 	}
 }
@@ -101,12 +101,10 @@ func TestEachBadEntryIsToldOnceUntilItChanges(t *testing.T) {
 		}
 		n.looked()
 	}
-	if l := n.logs("bad.yaml"); len(l) != 1 {
+	if l := n.Lines("bad.yaml"); len(l) != 1 {
 		t.Errorf("told %d times: %v", len(l), l)
 	}
-	n.mu.Lock()
-	events := slices.Clone(n.events)
-	n.mu.Unlock()
+	events := n.Events()
 	if len(events) != 1 || events[0].Reason != "FailedValidation" || events[0].About.Kind != "Node" {
 		t.Errorf("events %+v", events)
 	}
@@ -134,7 +132,7 @@ func TestFileThatIsBadForAMomentIsNotTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.wants("a-n1=one")
-	if l := n.logs(""); len(l) > 0 {
+	if l := n.Lines(""); len(l) > 0 {
 		t.Errorf("logged %v", l)
 	}
 }
@@ -175,7 +173,7 @@ func TestRenamedFileHandsItsPodOver(t *testing.T) {
 	old := n.pod("a-n1").UID
 	n.until("the pod of b.yaml", func() bool { p := n.pod("a-n1"); return p != nil && p.UID != old })
 	n.looked()
-	if l := n.logs(""); len(l) > 0 {
+	if l := n.Lines(""); len(l) > 0 {
 		t.Errorf("logged %v", l)
 	}
 }
@@ -198,7 +196,7 @@ func TestLinksTheWayVolumesAreSwapped(t *testing.T) {
 		rename(t, filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))
 		n.wants("web-n1=" + image)
 	}
-	if l := n.logs(""); len(l) > 0 {
+	if l := n.Lines(""); len(l) > 0 {
 		t.Errorf("logged %v", l)
 	}
 }
@@ -317,11 +315,11 @@ func outcomes(t *testing.T, n *node, rows []expectation, beside string) {
 			n.tells("refused", "file="+file+" ")
 		case strings.HasPrefix(row.file, "subdir/"):
 			n.tells("refused", "file="+filepath.Dir(file)+" ", "directory")
-		case len(n.logs(file)) > 0:
-			t.Errorf("%s: logged %v", row.file, n.logs(file))
+		case len(n.Lines(file)) > 0:
+			t.Errorf("%s: logged %v", row.file, n.Lines(file))
 		}
 	}
-	for _, l := range n.logs("") {
+	for _, l := range n.Lines("") {
 		plainAndShort(t, l)
 	}
 }

@@ -2,7 +2,6 @@ package staticpod
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,11 +12,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/kubeletkit/kubeletkit/observe"
+	"github.com/kubeletkit/kubeletkit/internal/witness"
 )
 
 // node is a Dir that runs in a test, and what it did.
 type node struct {
+	witness.Notes
+
 	t    *testing.T
 	path string
 
@@ -27,8 +28,6 @@ type node struct {
 	sets     int
 	seen     map[string]int // how many different pods there were of a name
 	known    map[*v1.Pod]bool
-	logged   []string
-	events   []observe.Event
 }
 
 // startDir runs a Dir over path until the test ends.
@@ -39,7 +38,7 @@ func startDir(t *testing.T, path string, cfg Config) *node {
 		cfg.Node = "n1"
 	}
 	cfg.Path = path
-	cfg.Observe = observe.To{Log: slog.New(n), Events: n}
+	cfg.Observe = n.Observe()
 	d, err := NewDir(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -69,27 +68,6 @@ func (n *node) set(pods []*v1.Pod, complete bool) {
 	}
 }
 
-// The node is a slog.Handler and takes events.
-func (n *node) Enabled(context.Context, slog.Level) bool { return true }
-func (n *node) WithAttrs([]slog.Attr) slog.Handler       { return n }
-func (n *node) WithGroup(string) slog.Handler            { return n }
-func (n *node) Handle(_ context.Context, r slog.Record) error {
-	line := r.Level.String() + " " + r.Message
-	r.Attrs(func(a slog.Attr) bool { line += " " + a.Key + "=" + a.Value.String(); return true })
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if r.Level > slog.LevelDebug {
-		n.logged = append(n.logged, line)
-	}
-	return nil
-}
-
-func (n *node) Event(e observe.Event) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.events = append(n.events, e)
-}
-
 // state is what is delivered: the names and first images, and whether that is all.
 func (n *node) state() (names []string, complete bool, sets int) {
 	n.mu.Lock()
@@ -115,24 +93,13 @@ func (n *node) pod(name string) *v1.Pod {
 	return nil
 }
 
-func (n *node) logs(part string) (lines []string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, l := range n.logged {
-		if strings.Contains(l, part) {
-			lines = append(lines, l)
-		}
-	}
-	return lines
-}
-
 // until waits for a condition.
 func (n *node) until(what string, ok func() bool) {
 	n.t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			names, complete, sets := n.state()
-			n.t.Fatalf("waited in vain for %s; have %v, complete %v, after %d sets; log:\n%s", what, names, complete, sets, strings.Join(n.logs(""), "\n"))
+			n.t.Fatalf("waited in vain for %s; have %v, complete %v, after %d sets; log:\n%s", what, names, complete, sets, strings.Join(n.Lines(""), "\n"))
 		}
 	}
 }
@@ -150,7 +117,7 @@ func (n *node) wants(want ...string) {
 func (n *node) tells(parts ...string) {
 	n.t.Helper()
 	n.until("a line with "+strings.Join(parts, ", "), func() bool {
-		return slices.ContainsFunc(n.logs(""), func(l string) bool {
+		return slices.ContainsFunc(n.Lines(""), func(l string) bool {
 			return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(l, p) })
 		})
 	})

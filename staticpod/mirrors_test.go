@@ -360,7 +360,7 @@ func TestCase_c101_mirrorsFollowWhenTheServerIsBack(t *testing.T) {
 		if n := len(calls); n > 3*90 {
 			t.Errorf("%d calls in an hour without a server", n)
 		}
-		warned := c.logged.logs("WARN")
+		warned := c.logged.Lines("WARN")
 		if len(warned) != 3 {
 			t.Errorf("logged %v", warned)
 		}
@@ -427,7 +427,7 @@ func TestAMirrorThatIsRefused(t *testing.T) {
 		if c.mirrors.MirrorOf("v1") == nil || c.pods["web"].UID != "somebody else's" {
 			t.Errorf("pods %v", c.pods)
 		}
-		if l := c.logged.logs("WARN"); len(l) != 1 || !strings.Contains(l[0], "pod=web") || !strings.Contains(l[0], "already exists") {
+		if l := c.logged.Lines("WARN"); len(l) != 1 || !strings.Contains(l[0], "pod=web") || !strings.Contains(l[0], "already exists") {
 			t.Errorf("logged %v", l)
 		}
 	})
@@ -443,7 +443,7 @@ func TestAMirrorThatIsNeverShown(t *testing.T) {
 		if calls := c.after(time.Hour); len(calls) < 45 || len(calls) > 70 {
 			t.Errorf("%d calls in an hour", len(calls))
 		}
-		if l := c.logged.logs("WARN"); len(l) != 1 || !strings.Contains(l[0], "another pod") {
+		if l := c.logged.Lines("WARN"); len(l) != 1 || !strings.Contains(l[0], "another pod") {
 			t.Errorf("logged %v", l)
 		}
 	})

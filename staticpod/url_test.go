@@ -74,7 +74,7 @@ func startURL(t *testing.T, s *site) *node {
 		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
 		}
-		for _, l := range append(n.logged, fmt.Sprint(n.events)) {
+		for _, l := range append(n.Lines(""), fmt.Sprint(n.Events())) {
 			if strings.Contains(l, "secret") {
 				t.Errorf("told a secret: %s", l)
 			}
@@ -138,7 +138,7 @@ func TestPodsFromAnAddress(t *testing.T) {
 		if n.pod("a-n1").UID != a.UID {
 			t.Error("the same text is another pod")
 		}
-		if l := n.logs(""); len(l) > 0 {
+		if l := n.Lines(""); len(l) > 0 {
 			t.Errorf("logged %v", l)
 		}
 	})
@@ -167,13 +167,13 @@ func TestAFailingAddressEndsNoPod(t *testing.T) {
 				n.has(0, true, 1, "a-n1=one")
 				s.answer(broken.status, broken.body, broken.err)
 				n.has(time.Hour, true, 1, "a-n1=one")
-				if l := n.logs("WARN"); len(l) == 0 || len(l) > firstFailures || !strings.Contains(l[0], "https://config.example/pods") {
+				if l := n.Lines("WARN"); len(l) == 0 || len(l) > firstFailures || !strings.Contains(l[0], "https://config.example/pods") {
 					t.Errorf("logged %v", l)
 				}
 				s.answer(200, podText("a", "one"), nil)
 				n.has(time.Minute, true, 1, "a-n1=one")
-				if l := n.logs("again"); len(l) != 1 {
-					t.Errorf("logged %v", n.logs(""))
+				if l := n.Lines("again"); len(l) != 1 {
+					t.Errorf("logged %v", n.Lines(""))
 				}
 			})
 		})
@@ -207,8 +207,8 @@ func TestTextThatIsBadInAnotherWayEachTimeIsNotToldEachTime(t *testing.T) {
 			time.Sleep(20 * time.Second)
 		}
 		synctest.Wait()
-		if l := len(n.logs("WARN")); l != firstFailures || len(n.events) != firstFailures {
-			t.Errorf("%d warnings, %d events", l, len(n.events))
+		if l := len(n.Lines("WARN")); l != firstFailures || len(n.Events()) != firstFailures {
+			t.Errorf("%d warnings, %d events", l, len(n.Events()))
 		}
 	})
 }
@@ -218,8 +218,8 @@ func TestTwoItemsWithOneName(t *testing.T) {
 		s := &site{status: 200, body: listText(podText("a", "one"), podText("a", "two"), podText("b", "one"))}
 		n := startURL(t, s)
 		n.has(time.Hour, true, 1, "a-n1=one", "b-n1=one")
-		if l := n.logs("WARN"); len(l) != 1 || !strings.Contains(l[0], "default/a-n1") || len(n.events) != 1 || n.events[0].Reason != "FailedValidation" {
-			t.Errorf("logged %v, events %v", l, n.events)
+		if l := n.Lines("WARN"); len(l) != 1 || !strings.Contains(l[0], "default/a-n1") || len(n.Events()) != 1 || n.Events()[0].Reason != "FailedValidation" {
+			t.Errorf("logged %v, events %v", l, n.Events())
 		}
 	})
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubeletkit/kubeletkit/observe"
+	"github.com/kubeletkit/kubeletkit/internal/witness"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
@@ -126,14 +124,13 @@ func (s *server) Follow(kind, namespace, name string, changed func()) func() {
 // agent is one life of a Cache.
 type agent struct {
 	*Cache
+	witness.Notes
 	dir string
 
 	mu       sync.Mutex // guards the rest
 	pods     []*v1.Pod
 	complete bool
 	sets     int
-	logged   []string
-	events   []observe.Event
 
 	stop func()
 }
@@ -150,7 +147,7 @@ type life struct {
 func (l life) start(t testing.TB, s *server) *agent {
 	t.Helper()
 	a := &agent{dir: l.dir}
-	c, err := New(Config{Dir: l.dir, Source: s, Objects: s, Key: l.key, Observe: observe.To{Log: slog.New(a), Events: a}})
+	c, err := New(Config{Dir: l.dir, Source: s, Objects: s, Key: l.key, Observe: a.Observe()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,35 +176,6 @@ func (l life) start(t testing.TB, s *server) *agent {
 	a.stop = sync.OnceFunc(func() { cancel(); <-done })
 	t.Cleanup(a.stop)
 	return a
-}
-
-func (a *agent) Enabled(context.Context, slog.Level) bool { return true }
-func (a *agent) WithAttrs([]slog.Attr) slog.Handler       { return a }
-func (a *agent) WithGroup(string) slog.Handler            { return a }
-func (a *agent) Handle(_ context.Context, r slog.Record) error {
-	line := r.Level.String() + " " + r.Message
-	r.Attrs(func(at slog.Attr) bool { line += " " + at.Key + "=" + at.Value.String(); return true })
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.logged = append(a.logged, line)
-	return nil
-}
-
-func (a *agent) Event(e observe.Event) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.events = append(a.events, e)
-}
-
-func (a *agent) logs(part string) (lines []string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, l := range a.logged {
-		if strings.Contains(l, part) {
-			lines = append(lines, l)
-		}
-	}
-	return lines
 }
 
 // names are the pods delivered last.

@@ -202,7 +202,7 @@ func (h *history) check() {
 	if cm, err := a.ConfigMap(t.Context(), "shop", "settings"); err == nil && (versionOf(cm) < h.settings || versionOf(cm) > h.version) || err != nil && h.settings > 0 {
 		t.Errorf("settings %v, error %v; want at least version %d", cm, err, h.settings)
 	}
-	if l := a.logs("ERROR"); len(l) > 0 {
+	if l := a.Lines("ERROR"); len(l) > 0 {
 		t.Errorf("logged %v", l)
 	}
 	a.stop()

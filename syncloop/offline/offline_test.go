@@ -115,8 +115,8 @@ func TestWithoutAKeySecretsAreNotKept(t *testing.T) {
 
 		l.key = nil // kept once with a key: said, and removed as soon as the source has told what it wants
 		a = l.start(t, s)
-		if n := a.logs("no key is given"); len(n) != 1 || !strings.Contains(n[0], "files=3") {
-			t.Errorf("logged %v", a.logs(""))
+		if n := a.Lines("no key is given"); len(n) != 1 || !strings.Contains(n[0], "files=3") {
+			t.Errorf("logged %v", a.Lines(""))
 		}
 		s.delivers(true, web("u1"))
 		a.needs(t.Context(), "u1")
@@ -157,7 +157,7 @@ func TestAWrongKeyIsSaidAndPodsWithoutSecretsStart(t *testing.T) {
 				t.Errorf("answered %q", got[i])
 			}
 		}
-		if l := a.logs("ERROR"); len(l) != 1 || !strings.Contains(l[0], "another key") || !strings.Contains(l[0], "files=3") {
+		if l := a.Lines("ERROR"); len(l) != 1 || !strings.Contains(l[0], "another key") || !strings.Contains(l[0], "files=3") {
 			t.Errorf("logged %v", l)
 		}
 		a.stop()
@@ -270,8 +270,8 @@ func TestDamagedFilesAreSetAsideAndTheOthersCount(t *testing.T) {
 				if got[1] != "pull xyzzy" || !strings.Contains(got[0], "refused") || !strings.Contains(got[2], "refused") {
 					t.Errorf("answered %q", got)
 				}
-				if n := len(a.logs("is set aside")); n != 3 {
-					t.Errorf("logged %v", a.logs(""))
+				if n := len(a.Lines("is set aside")); n != 3 {
+					t.Errorf("logged %v", a.Lines(""))
 				}
 				aside := 0
 				for _, name := range files(t, l.dir) {
@@ -338,8 +338,8 @@ func TestAFullDisk(t *testing.T) {
 		a.wants(t, true, "a:two", "web:nginx")
 		a.needs(t.Context(), "u3")
 		time.Sleep(time.Hour)
-		if n := a.logs("ERROR"); len(n) != 1 || !strings.Contains(n[0], "no space left") {
-			t.Errorf("logged %v", a.logs(""))
+		if n := a.Lines("ERROR"); len(n) != 1 || !strings.Contains(n[0], "no space left") {
+			t.Errorf("logged %v", a.Lines(""))
 		}
 		s.goes(errDown)
 		if got := a.needs(t.Context(), "u3"); !slices.Equal(got[:6], allOfWeb) { // what waits to be written is at hand
@@ -351,8 +351,8 @@ func TestAFullDisk(t *testing.T) {
 		full.Store(false)
 		time.Sleep(retryAfter + time.Millisecond)
 		synctest.Wait()
-		if n := a.logs("remembered again"); len(n) != 1 {
-			t.Errorf("logged %v", a.logs(""))
+		if n := a.Lines("remembered again"); len(n) != 1 {
+			t.Errorf("logged %v", a.Lines(""))
 		}
 		a.stop()
 		a = l.start(t, s)
@@ -374,7 +374,7 @@ func TestADirectoryThatCannotBeMade(t *testing.T) {
 		s.delivers(true, podOf("a", "u1", "x"))
 		a.wants(t, true, "a:x")
 		time.Sleep(time.Hour)
-		if n := a.logs("ERROR"); len(n) != 1 || !strings.Contains(n[0], "not a directory") || !strings.Contains(n[0], dir) {
+		if n := a.Lines("ERROR"); len(n) != 1 || !strings.Contains(n[0], "not a directory") || !strings.Contains(n[0], dir) {
 			t.Errorf("logged %v", n)
 		}
 	})
@@ -388,8 +388,8 @@ func TestATokenThatCannotBeRenewed(t *testing.T) {
 		if _, end, err := a.Token(t.Context(), web("u1"), "", 3600); err != nil || !end.Equal(time.Now().Add(time.Hour)) {
 			t.Errorf("ends at %v, error %v", end, err)
 		}
-		if len(a.events) > 0 {
-			t.Errorf("events %v", a.events)
+		if len(a.Events()) > 0 {
+			t.Errorf("events %v", a.Events())
 		}
 		a.stop()
 		s.goes(errDown)
@@ -401,9 +401,9 @@ func TestATokenThatCannotBeRenewed(t *testing.T) {
 				t.Errorf("token %q to be renewed before %v, error %v", token, end, err)
 			}
 		}
-		if len(a.events) != 1 || !a.events[0].Warning || a.events[0].Reason != "TokenNotRenewed" || a.events[0].About.UID != "u1" ||
-			!strings.Contains(a.events[0].Message, "which ended at 2000-01-01T01:00:00Z") || strings.Contains(a.events[0].Message, "token 1") {
-			t.Errorf("events %+v", a.events)
+		if len(a.Events()) != 1 || !a.Events()[0].Warning || a.Events()[0].Reason != "TokenNotRenewed" || a.Events()[0].About.UID != "u1" ||
+			!strings.Contains(a.Events()[0].Message, "which ended at 2000-01-01T01:00:00Z") || strings.Contains(a.Events()[0].Message, "token 1") {
+			t.Errorf("events %+v", a.Events())
 		}
 		if _, _, err := a.Token(t.Context(), web("u1"), "another audience", 3600); !errors.Is(err, errDown) {
 			t.Errorf("error %v", err)
@@ -413,8 +413,8 @@ func TestATokenThatCannotBeRenewed(t *testing.T) {
 			t.Errorf("token %q, error %v", token, err)
 		}
 		s.goes(errDown)
-		if _, _, err := a.Token(t.Context(), web("u1"), "", 3600); err != nil || len(a.events) != 2 {
-			t.Errorf("error %v, events %v", err, a.events)
+		if _, _, err := a.Token(t.Context(), web("u1"), "", 3600); err != nil || len(a.Events()) != 2 {
+			t.Errorf("error %v, events %v", err, a.Events())
 		}
 	})
 }
