@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,10 +46,13 @@ func TestHistories(t *testing.T) {
 
 // A history that went wrong can be looked at as often as it takes.
 func TestAHistoryIsPlayedAgainAsItWas(t *testing.T) {
-	for s := range uint64(6) {
-		t.Run(fmt.Sprint("seed=", s+1), func(t *testing.T) {
+	for s := uint64(1); s <= 6; s++ {
+		if raced && withPleg(s) { // a pleg does some things at one moment
+			continue
+		}
+		t.Run(fmt.Sprint("seed=", s), func(t *testing.T) {
 			t.Parallel()
-			first, second := playSeed(t, s+1), playSeed(t, s+1)
+			first, second := playSeed(t, s), playSeed(t, s)
 			for i := range min(len(first), len(second)) {
 				if first[i] != second[i] {
 					t.Fatalf("once\n%s\nand once\n%s", strings.Join(first[max(0, i-5):i+1], "\n"), strings.Join(second[max(0, i-5):i+1], "\n"))
@@ -88,15 +90,16 @@ type history struct {
 	volumes  *volumes
 	withPleg bool
 	uids     int
-	later    []types.UID    // missing from a set that was not complete
-	killers  sync.WaitGroup // who waits for pods to end
+	later    []types.UID // missing from a set that was not complete
 }
+
+func withPleg(seed uint64) bool { return seed%2 == 0 }
 
 func newHistory(t *testing.T, seed uint64) *history {
 	t.Helper()
 	d := &disorder{seed: seed}
 	h := &history{
-		node: newNode(t), disorder: d, r: rand.New(rand.NewPCG(seed, 1)), withPleg: seed%2 == 0,
+		node: newNode(t), disorder: d, r: rand.New(rand.NewPCG(seed, 1)), withPleg: withPleg(seed),
 		volumes: &volumes{disorder: d, held: map[types.UID]bool{}},
 	}
 	n := h.node

@@ -93,7 +93,7 @@ type node struct {
 	engine *runtimetest.Engine
 	roster *syncloop.Roster
 	pods   map[string]*v1.Pod
-	sets   chan []*v1.Pod
+	sets   chan fileSet
 	api    *server
 	tune   func(context.Context, *sync.WaitGroup, *syncloop.Config) // what a test wants otherwise in each agent; nil: nothing
 	finish func()
@@ -117,13 +117,21 @@ type node struct {
 	judge    *judge                    // nil: nobody watches
 	done     func(pod *v1.Pod)         // called for each pod that has finished; nil: nobody cares
 	began    time.Time
+	events   map[string]string // what people were told, by reason
+	killers  sync.WaitGroup    // who waits for something beside the agents
+}
+
+// fileSet is what the source of pods from files wants.
+type fileSet struct {
+	pods     []*v1.Pod
+	complete bool
 }
 
 func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{
 		t: t, logs: t.TempDir(), engine: runtimetest.New(runtime.Image{ID: "img", Tags: []string{"img"}}), pods: map[string]*v1.Pod{}, refuse: map[string]*runtime.Rejection{},
-		acts: map[string][]string{}, status: map[string]string{}, shown: map[string]string{}, over: map[types.UID]bool{},
+		acts: map[string][]string{}, status: map[string]string{}, shown: map[string]string{}, over: map[types.UID]bool{}, events: map[string]string{},
 	}
 	n.api, n.notifier, n.began = newServer(n), n.engine, time.Now()
 	return n
@@ -164,10 +172,10 @@ func (n *node) take() []string {
 
 // start begins a new agent on the node.
 func (n *node) start() {
-	n.roster, n.sets = new(syncloop.Roster), make(chan []*v1.Pod)
+	n.roster, n.sets = new(syncloop.Roster), make(chan fileSet)
 	roster := n.roster
 	rt, err := podruntime.New(podruntime.Config{
-		Engine: heard{n.engine, n}, LogRoot: n.logs, Changed: roster.Wake, Root: n.state, Starts: 4,
+		Engine: heard{n.engine, n}, LogRoot: n.logs, Changed: roster.Wake, Root: n.state, Starts: 4, Observe: observe.To{Events: n},
 	})
 	if err != nil {
 		n.t.Fatal(err)
@@ -202,15 +210,15 @@ func (n *node) stop() {
 
 func (n *node) send() {
 	all := slices.SortedFunc(maps.Values(n.pods), func(a, b *v1.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) })
-	n.sets <- slices.DeleteFunc(all, ofServer)
+	n.sets <- fileSet{slices.DeleteFunc(all, ofServer), !n.early}
 }
 
 // Run makes a node a source.
 func (n *node) Run(ctx context.Context, set func([]*v1.Pod, bool)) error {
 	for {
 		select {
-		case pods := <-n.sets:
-			set(pods, !n.early)
+		case s := <-n.sets:
+			set(s.pods, s.complete)
 		case <-ctx.Done():
 			return nil
 		}
@@ -225,8 +233,18 @@ func (n *node) Admit(_ context.Context, pod *v1.Pod, others []*v1.Pod) error {
 	return n.fits(pod, others)
 }
 
-// Event writes down what people are told of resizes.
+// told is what people were told for a reason.
+func (n *node) told(reason string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.events[reason]
+}
+
+// Event remembers what people are told, and writes it down if it is of resizes.
 func (n *node) Event(e observe.Event) {
+	n.mu.Lock()
+	n.events[e.Reason] += e.Message + "\n"
+	n.mu.Unlock()
 	if strings.HasPrefix(e.Reason, "Resize") {
 		n.say(e.About.Name, "event %s", e.Reason)
 	}
@@ -269,8 +287,10 @@ func (n *node) UpdateStatus(_ context.Context, pod *v1.Pod, s v1.PodStatus) erro
 	n.judge.told(pod, s)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.status[pod.Name] != line {
+		n.note(line)
+	}
 	n.status[pod.Name] = line
-	n.note(line)
 	return nil
 }
 

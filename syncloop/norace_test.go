@@ -1,0 +1,5 @@
+//go:build !race
+
+package syncloop_test
+
+const raced = false
