@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubeletkit/kubeletkit/test/agent"
 	"github.com/kubeletkit/kubeletkit/test/bed"
+	"github.com/kubeletkit/kubeletkit/test/internal/cgroups"
 )
 
 // Pods whose sandboxes lie elsewhere, because who started them kept no cgroups, go on untouched and are measured right. What
@@ -30,7 +31,7 @@ func TestPodsThatHaveNoneAreAdopted(t *testing.T) {
 			t.Errorf("%s does not run in the agent's cgroup: %s", p.Name, got)
 		}
 	}
-	if left := n.groups(); len(left) > 0 {
+	if left := cgroups.Pods(n.Cgroup); len(left) > 0 {
 		t.Errorf("there are cgroups: %v", left)
 	}
 

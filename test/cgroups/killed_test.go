@@ -20,14 +20,17 @@ import (
 	"github.com/kubeletkit/kubeletkit/test/bed"
 )
 
-var seeds = flag.Int("kill-seeds", 2, "how many histories of killed agents to play")
+var (
+	seeds = flag.Int("kill-seeds", 2, "how many histories of killed agents to play")
+	first = flag.Int("kill-seed", 0, "the first of them")
+)
 
 // The agent is killed at any instant while pods are created, resized and deleted. What was promised to a pod is never taken
 // back for something older, each pod ends up with what it was promised last, a container that is resized in place is never
 // restarted, another once for each size at most, and at the end no cgroup is left.
 func TestKilledWhilePodsAreResized(t *testing.T) {
 	b := bed.ForTest(t)
-	for seed := range *seeds {
+	for seed := *first; seed < *first+*seeds; seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			h := &history{node: newNode(t, b, "--pod-max-pids=100", "--sync-frequency=2s"), r: rand.New(rand.NewPCG(uint64(seed), 8))}
 			for range 4 {

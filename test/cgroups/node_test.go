@@ -118,9 +118,13 @@ func (n *node) create(p *v1.Pod) *v1.Pod {
 	return n.api.Put(p).(*v1.Pod)
 }
 
-// forget has the runtime remove what a test that failed has left of a pod.
+// forget has the runtime remove what a test that failed has left of a pod. Otherwise the agent may still be about it.
 func (n *node) forget(uid types.UID) {
 	n.t.Helper()
+	if !n.t.Failed() {
+		return
+	}
+	n.Kill()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	list, err := n.cri.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(uid)}}})
@@ -183,7 +187,7 @@ func (n *node) end(pods ...*v1.Pod) {
 func (n *node) empty() {
 	n.t.Helper()
 	agent.Eventually(n.t, patience, "no pod has a cgroup", func() error {
-		if left := n.groups(); len(left) > 0 {
+		if left := cgroups.Pods(n.Cgroup); len(left) > 0 {
 			return fmt.Errorf("left: %v", left)
 		}
 		return nil
@@ -207,18 +211,6 @@ func (n *node) bare() {
 		}
 		return nil
 	})
-}
-
-// groups are the cgroups of pods, in all hierarchies.
-func (n *node) groups() (out []string) {
-	for _, pattern := range []string{"/kubepods/pod*", "/kubepods/*/pod*"} {
-		dirs, err := filepath.Glob(cgroups.Mount + "/*" + n.Cgroup + pattern)
-		if err != nil {
-			n.t.Fatal(err)
-		}
-		out = append(out, dirs...)
-	}
-	return out
 }
 
 // of is the cgroup of a pod below the root of all.

@@ -16,6 +16,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubeletkit/kubeletkit/test/internal/cgroups"
 	"github.com/kubeletkit/kubeletkit/test/internal/process"
 )
 
@@ -186,9 +187,12 @@ func (a *alone) below(v view) error {
 func (a *alone) cgroups() (dirs []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for id := range a.seen {
-		dirs = append(dirs, files("/sys/fs/cgroup/*/k8s.io/"+id)...) // one for each hierarchy of version 1
-		dirs = append(dirs, files("/sys/fs/cgroup/k8s.io/"+id)...)
+	for _, at := range []string{a.Cgroup, "/k8s.io"} { // the other one is where the runtime puts what it is told no place for
+		for _, file := range cgroups.Files(at, "cgroup.procs") {
+			if dir := filepath.Dir(file); at != "" && a.seen[filepath.Base(dir)] {
+				dirs = append(dirs, dir)
+			}
+		}
 	}
 	return dirs
 }

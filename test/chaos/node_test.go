@@ -22,6 +22,7 @@ import (
 
 	"github.com/kubeletkit/kubeletkit/test/agent"
 	"github.com/kubeletkit/kubeletkit/test/bed"
+	"github.com/kubeletkit/kubeletkit/test/internal/cgroups"
 )
 
 // patience is how long anything may take that takes seconds on an idle machine.
@@ -199,6 +200,9 @@ func (n *node) only(ctx context.Context, wanted map[string]bool) error {
 	}
 	for _, file := range files(filepath.Join(n.Root, "pods", "*")) {
 		left(filepath.Base(file), "pod directory %s", file)
+	}
+	for _, dir := range cgroups.Pods(n.Cgroup) {
+		left(strings.TrimPrefix(filepath.Base(dir), "pod"), "cgroup %s", dir)
 	}
 	for _, file := range files(filepath.Join(n.Links, "*")) {
 		if _, err := os.Stat(file); err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/kubeletkit/kubeletkit/test/agent"
 	"github.com/kubeletkit/kubeletkit/test/bed"
 	"github.com/kubeletkit/kubeletkit/test/images"
+	"github.com/kubeletkit/kubeletkit/test/internal/cgroups"
 )
 
 // patience is how long anything may take that takes a second on an idle machine.
@@ -158,6 +159,11 @@ func (n *node) traces(tb testing.TB, pod *v1.Pod) (found []string) {
 	} {
 		files, _ := filepath.Glob(pattern) // the pattern is good
 		found = append(found, files...)
+	}
+	for _, dir := range cgroups.Pods(n.Cgroup) {
+		if strings.HasSuffix(dir, "/pod"+string(pod.UID)) {
+			found = append(found, dir)
+		}
 	}
 	links, _ := filepath.Glob(filepath.Join(n.Links, "*")) // the same
 	for _, l := range links {

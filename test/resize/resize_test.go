@@ -21,6 +21,7 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime/plan"
 	"github.com/kubeletkit/kubeletkit/runtime/podruntime"
 	"github.com/kubeletkit/kubeletkit/test/bed"
+	"github.com/kubeletkit/kubeletkit/test/internal/cgroups"
 )
 
 func sizes(words string) v1.ResourceRequirements {
@@ -52,18 +53,16 @@ func TestInPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := fmt.Sprintf("kubeletkit-resize-%d", os.Getpid())
-	for _, c := range []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "blkio", "devices", "freezer", "systemd", "hugetlb", "net_cls", "net_prio", "perf_event", "rdma", "misc", "unified"} {
-		dir := filepath.Join("/sys/fs/cgroup", c, own)
-		if err := os.Mkdir(dir, 0o755); err == nil {
-			t.Cleanup(func() { _ = os.Remove(dir) })
-			for _, f := range []string{"cpuset.cpus", "cpuset.mems"} {
-				if text, err := os.ReadFile(filepath.Join(filepath.Dir(dir), f)); err == nil {
-					_ = os.WriteFile(filepath.Join(dir, f), text, 0o600)
-				}
-			}
-		}
+	own := fmt.Sprintf("%s/resize-%d", cgroups.Of(b.Endpoint()), os.Getpid())
+	if err := cgroups.Make(own); err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := cgroups.Remove(context.Background(), own); err != nil {
+			t.Error(err)
+		}
+		cgroups.Spare(filepath.Dir(own))
+	})
 	tree, err := cgroup.New(cgroup.Config{Root: own, PodPids: 100})
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +75,7 @@ func TestInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "resize", Namespace: "test", UID: types.UID(own)}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "resize", Namespace: "test", UID: types.UID(filepath.Base(own))}}
 	p.Spec.RestartPolicy, p.Spec.TerminationGracePeriodSeconds = v1.RestartPolicyAlways, new(int64(2))
 	for i, words := range []string{"cpu=20m", "memory=35Mi", "cpu=20m memory=35Mi cpu<30m memory<45Mi"} {
 		p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: fmt.Sprint("c", i+1), Image: "registry.k8s.io/e2e-test-images/busybox:1.37.0-2", Command: []string{"/bin/sh", "-c", "sleep 1d"}, Resources: sizes(words)})
@@ -94,16 +93,8 @@ func TestInPlace(t *testing.T) {
 		if err := tree.Sweep(ctx, func(types.UID) bool { return false }); err != nil {
 			t.Error(err)
 		}
-		for _, c := range []string{"cpu", "memory"} {
-			if left, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup", c, own, "kubepods/*/pod*")); len(left) > 0 {
-				t.Errorf("left over: %v", left)
-			}
-		}
-		for _, c := range []string{"kubepods/burstable", "kubepods/besteffort", "kubepods"} {
-			dirs, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/*", own, c))
-			for _, d := range dirs {
-				_ = os.Remove(d)
-			}
+		if left := cgroups.Pods(own); len(left) > 0 {
+			t.Errorf("left over: %v", left)
 		}
 	})
 	settle := func() runtime.Pod {

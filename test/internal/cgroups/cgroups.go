@@ -106,6 +106,20 @@ func Files(path, name string) (out []string) {
 	return out
 }
 
+// Pods are the folders of pods' cgroups below a root, in all hierarchies; none without a root.
+func Pods(root string) (out []string) {
+	if root == "" {
+		return nil
+	}
+	for _, h := range hierarchies() {
+		for _, pattern := range []string{"kubepods/pod*", "kubepods/*/pod*"} {
+			dirs, _ := filepath.Glob(filepath.Join(h, root, pattern)) // the patterns are well-formed
+			out = append(out, dirs...)
+		}
+	}
+	return out
+}
+
 // Remove kills what runs in a cgroup and below it, and removes it. One that is not there is no error.
 func Remove(ctx context.Context, path string) error {
 	if strings.Trim(path, "/") == "" {
