@@ -43,6 +43,10 @@
 // while nothing happens. With 500 pods at rest over CRI that is some hundredths of a core, and with an event stream a
 // thirtieth of it (BenchmarkAtRest).
 //
-// All methods are safe for concurrent use. [Generator.Relist] and Pod work without Run. Whether the runtime is well
-// otherwise, and what is to be done about an event, is left to the caller.
+// All methods are safe for concurrent use. [Generator.Relist] and Pod work without Run.
+//
+// # What it leaves to you
+//
+// Whether the runtime is well otherwise, and what is to be done about an event. Of this module only the vocabulary and the
+// listeners (runtime, observe) are imported: no CRI, no gRPC, no Kubernetes API.
 package pleg

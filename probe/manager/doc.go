@@ -4,6 +4,12 @@
 // started, at the right times, and remember the answers. Hand every look at a pod to [Manager.Track], read
 // [Manager.Results], and let [Manager.Run] run. Config.Changed tells when a check has changed a result.
 //
+//	m, err := manager.New(manager.Config{Exec: engine, GRPC: grpcprobe.Check, Changed: func(uid types.UID) { wake(uid) }})
+//	go m.Run(ctx)
+//	...
+//	m.Track(pod, seen, false) // after each look
+//	ready := m.Results(pod.UID)[containerID].Readiness == runtime.Passing
+//
 // # What it promises
 //
 // Probes belong to a container instance, that is to a container ID: a container that was restarted begins anew.

@@ -260,3 +260,16 @@ func FuzzExpand(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkCheck(b *testing.B) {
+	p := &v1.Probe{ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{
+		Path: "/healthz", Port: intstr.FromString("web"), HTTPHeaders: []v1.HTTPHeader{{Name: "X-Probe", Value: "1"}},
+	}}}
+	target := podprobe.Target{Container: &v1.Container{Ports: []v1.ContainerPort{{Name: "web", ContainerPort: 8080}}}, IP: "10.0.0.5"}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := podprobe.Check(p, target); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
