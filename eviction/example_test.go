@@ -3,7 +3,7 @@ package eviction_test
 import (
 	"context"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,79 +12,54 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeletkit/kubeletkit/eviction"
+	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
 // farm is an agent of one's own: it knows what its jobs use and how to end one. Nothing else of this module is needed.
 type farm struct {
-	mu   sync.Mutex // guards jobs
-	jobs []job
+	jobs   []*v1.Pod
+	memory map[types.UID]int64
 }
 
-type job struct {
-	pod    *v1.Pod
-	memory int64
+func (f *farm) start(name string, mib int64, request string, priority int32) {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: v1.PodSpec{Priority: &priority, Containers: []v1.Container{{
+		Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse(request)}},
+	}}}}
+	f.jobs, f.memory[p.UID] = append(f.jobs, p), mib<<20
 }
 
 // Observe looks at the host: here, 1000 MiB minus what the jobs use.
 func (f *farm) Observe(context.Context) (eviction.Observation, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	usage, available := map[types.UID]eviction.Usage{}, int64(1000<<20)
-	for _, j := range f.jobs {
-		usage[j.pod.UID] = eviction.Usage{Memory: j.memory}
-		available -= j.memory
+	for _, p := range f.jobs {
+		usage[p.UID] = eviction.Usage{Memory: f.memory[p.UID]}
+		available -= f.memory[p.UID]
 	}
 	memory := eviction.Level{Available: available, Capacity: 1000 << 20, At: time.Now()}
 	return eviction.Observation{Levels: map[eviction.Signal]eviction.Level{eviction.MemoryAvailable: memory}, Usage: usage}, nil
 }
 
-// Active are the jobs that run.
-func (f *farm) Active() (pods []*v1.Pod) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, j := range f.jobs {
-		pods = append(pods, j.pod)
-	}
-	return pods
-}
-
-// Kill ends a job.
-func (f *farm) Kill(_ context.Context, uid types.UID, how runtime.Termination) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i, j := range f.jobs {
-		if j.pod.UID == uid {
-			fmt.Printf("end %s within %v: %.37s\n", j.pod.Name, how.Grace, how.Message)
-			f.jobs = append(f.jobs[:i:i], f.jobs[i+1:]...)
-			return nil
-		}
-	}
-	return runtime.ErrNotFound
-}
-
-// Settled: a job that has ended holds nothing more.
+// Active are the jobs that run, Kill ends one, and one that has ended holds nothing more.
+func (f *farm) Active() []*v1.Pod                        { return f.jobs }
 func (f *farm) Settled(context.Context, types.UID) error { return nil }
-
-func (f *farm) start(name string, memory int64, request string, priority int32) {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: v1.PodSpec{Priority: &priority, Containers: []v1.Container{{
-		Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse(request)}},
-	}}}}
-	f.jobs = append(f.jobs, job{p, memory << 20})
+func (f *farm) Kill(_ context.Context, uid types.UID, how runtime.Termination) error {
+	fmt.Printf("end %s within %v: %.37s\n", uid, how.Grace, how.Message)
+	f.jobs = slices.DeleteFunc(f.jobs, func(p *v1.Pod) bool { return p.UID == uid })
+	return nil
 }
 
 func Example() {
-	f := &farm{}
+	f := &farm{memory: map[types.UID]int64{}}
 	f.start("within its request", 300, "400Mi", 0)
 	f.start("far above, but important", 400, "100Mi", 1000)
 	f.start("a bit above", 250, "200Mi", 0)
-
 	thresholds, err := eviction.Parse(map[string]string{"memory.available": "100Mi"}, nil, nil, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	guard, err := eviction.New(eviction.Config{Source: f, Pods: f, Thresholds: thresholds})
+	guard, err := eviction.New(eviction.Config{Source: f, Pods: f, Thresholds: thresholds, Observe: observe.To{}})
 	if err != nil {
 		fmt.Println(err)
 		return
