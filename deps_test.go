@@ -111,9 +111,12 @@ func rules() map[string]rule {
 func never() map[string]string {
 	const heavy = "google.golang.org/grpc k8s.io/client-go github.com/prometheus"
 	return map[string]string{
+		"eviction":           heavy,
+		"imagegc":            heavy,
 		"pleg":               heavy,
 		"runtime/plan":       heavy,
 		"runtime/podruntime": heavy,
+		"stats":              heavy,
 		"status":             heavy,
 		"syncloop":           heavy,
 	}
