@@ -88,6 +88,7 @@ mutants: ## twenty deliberate faults, each of which the tests must catch
 
 test-long: bin/bed ## what takes longer than a change may wait: agents killed in fifty histories, and in a hundred while pods are resized; each fuzz test for a minute
 	go test -race -timeout 60m ./runtime/process ./examples/standalone -run Killed -kill-seeds 50
+	go test -timeout 180m ./syncloop -run '^TestHistories$$' -histories 10000
 	cd test && ../bin/bed with go test -count=1 -timeout 90m ./cgroups -run Killed -kill-seeds 100
 	@$(MAKE) fuzz FUZZTIME=60s
 
