@@ -106,6 +106,10 @@ func (l layout) removePod(uid types.UID) error {
 	}
 	dir := l.podDir(uid)
 	errs := []error{os.RemoveAll(filepath.Join(dir, "containers")), os.RemoveAll(l.hosts(uid))}
+	begun, _ := filepath.Glob(filepath.Join(globQuote(dir), "."+usersFile+"*")) // by an agent that was killed as it wrote
+	for _, f := range begun {
+		errs = append(errs, os.Remove(f))
+	}
 	for _, d := range []string{filepath.Join(dir, "volumes"), filepath.Join(dir, "plugins"), dir} {
 		if err := os.Remove(d); err != nil && !errors.Is(err, fs.ErrNotExist) && !isNotEmpty(d) {
 			errs = append(errs, err)

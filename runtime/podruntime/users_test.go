@@ -101,6 +101,22 @@ func TestRangesOutliveTheAgent(t *testing.T) {
 	}
 }
 
+func TestWhatAKilledAgentBeganToWriteGoesWithThePod(t *testing.T) {
+	n := newNode(t, few)
+	if _, err := n.idsOf(t, own("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(n.files.podDir("a"), ".userns123456"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Remove(t.Context(), "a", runtime.Purge); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(n.files.podDir("a")); !os.IsNotExist(err) {
+		t.Errorf("the directory of the pod: %v", err)
+	}
+}
+
 func TestADamagedRangeKeepsOnlyItsPodBack(t *testing.T) {
 	for name, text := range map[string]string{
 		"no JSON": "{", "nothing": "", "two": `{"uidMappings":[{"hostId":262144,"length":65536},{}],"gidMappings":[{"hostId":262144,"length":65536},{}]}`,
