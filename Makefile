@@ -76,7 +76,7 @@ bench-node: bin/bed ## from a manifest to its started container, beside the bare
 FIRST = $(shell chrt -r 1 true 2>/dev/null && echo "-exec 'chrt -r 1'")
 
 bench-probe: ## ten thousand probes on one schedule, beside a goroutine for each (minutes; as root, on time on a busy machine too)
-	go test $(FIRST) -run '^$$' -bench 'HTTP|TCP|Scale' -benchtime 1x ./probe ./probe/manager
+	go test $(FIRST) -timeout 30m -run '^$$' -bench 'HTTP|TCP|Scale' -benchtime 1x ./probe ./probe/manager
 
 bench-pleg: ## events and listings of 500 pods at rest
 	go test -run '^$$' -bench . -benchtime 1x ./pleg
