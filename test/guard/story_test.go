@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
@@ -216,6 +217,13 @@ func TestTheDiskFills(t *testing.T) {
 	m.start(important, large, small)
 	m.pressed(v1.ConditionFalse)
 
+	if said := m.gc("--dry-run"); !strings.Contains(said, "nobody uses it, but there is room") || strings.Contains(said, "remove ") {
+		t.Errorf("a round would\n%s", said)
+	}
+	if said := m.gc("--dry-run", "--all"); !strings.Contains(said, unused) || !strings.Contains(said, "images of 1") || !m.has(unused) {
+		t.Errorf("a round of a full disk would\n%s", said)
+	}
+
 	d.fill(100 << 20) // a tenth is 150 MiB
 	m.pressed(v1.ConditionTrue)
 	m.wait("an image that nobody uses is gone", func() error {
@@ -248,6 +256,17 @@ func TestTheDiskFills(t *testing.T) {
 	m.start(next)
 	m.run(important, small, next)
 	m.tells("EvictionThresholdMet Node", "Evicted Pod/large", "NodeHasDiskPressure Node", "NodeHasNoDiskPressure Node")
+}
+
+// gc asks the agent what it would remove.
+func (m *member) gc(flags ...string) string {
+	m.t.Helper()
+	args := append([]string{"gc", "--root-dir=" + m.Root, fmt.Sprintf("--port=%d", m.Port())}, flags...)
+	out, err := exec.Command(agent.Program(m.t), args...).CombinedOutput()
+	if err != nil {
+		m.t.Errorf("%v: %v: %s", args, err, out)
+	}
+	return string(out)
 }
 
 // tells looks for events in the cluster.
