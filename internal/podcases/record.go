@@ -26,6 +26,14 @@ type Recorder struct {
 	sandboxes  []*cri.RunPodSandboxRequest
 	containers []*cri.CreateContainerRequest
 	names      map[string]string // of containers, by ID
+	pods       map[string]string // namespaces and names of pods, by ID of sandbox and container
+	updates    []update
+}
+
+// update is one request for other sizes.
+type update struct {
+	of      string // ID of a sandbox or container
+	message proto.Message
 }
 
 // Intercept is for grpc.UnaryInterceptor.
@@ -36,16 +44,53 @@ func (r *Recorder) Intercept(ctx context.Context, q any, _ *grpc.UnaryServerInfo
 	switch q := q.(type) {
 	case *cri.RunPodSandboxRequest:
 		r.sandboxes = append(r.sandboxes, proto.CloneOf(q))
+		if err == nil {
+			r.learn(a.(*cri.RunPodSandboxResponse).GetPodSandboxId(), "", q.GetConfig())
+		}
 	case *cri.CreateContainerRequest:
 		r.containers = append(r.containers, proto.CloneOf(q))
 		if err == nil {
-			if r.names == nil {
-				r.names = map[string]string{}
-			}
-			r.names[a.(*cri.CreateContainerResponse).GetContainerId()] = q.GetConfig().GetMetadata().GetName()
+			r.learn(a.(*cri.CreateContainerResponse).GetContainerId(), q.GetConfig().GetMetadata().GetName(), q.GetSandboxConfig())
 		}
+	case *cri.UpdateContainerResourcesRequest:
+		r.updates = append(r.updates, update{q.GetContainerId(), proto.CloneOf(q)})
+	case *cri.UpdatePodSandboxResourcesRequest:
+		r.updates = append(r.updates, update{q.GetPodSandboxId(), proto.CloneOf(q)})
 	}
 	return a, err
+}
+
+// learn remembers what an ID is of.
+func (r *Recorder) learn(id, container string, pod *cri.PodSandboxConfig) {
+	if r.names == nil {
+		r.names, r.pods = map[string]string{}, map[string]string{}
+	}
+	r.names[id] = container
+	r.pods[id] = pod.GetMetadata().GetNamespace() + "/" + pod.GetMetadata().GetName()
+}
+
+// Updates is what the runtime was told of new sizes of a pod, in order.
+func (r *Recorder) Updates(namespace, pod string) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out strings.Builder
+	for _, u := range r.updates {
+		if r.pods[u.of] != namespace+"/"+pod {
+			continue
+		}
+		title, message := "sizes of the sandbox", proto.Clone(u.message)
+		switch q := message.(type) {
+		case *cri.UpdateContainerResourcesRequest:
+			title, q.ContainerId = "sizes of "+r.names[u.of], ""
+			normalResources(q.GetLinux())
+		case *cri.UpdatePodSandboxResourcesRequest:
+			q.PodSandboxId = ""
+		}
+		if err := write(&out, title, message); err != nil {
+			return "", err
+		}
+	}
+	return out.String(), nil
 }
 
 // Containers are the names of those created for a pod, in order, each once.
