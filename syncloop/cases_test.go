@@ -444,6 +444,9 @@ func TestCase_c006_c008_hooks_that_never_return(t *testing.T) {
 				if took := time.Since(begun); took > 9*time.Second {
 					t.Errorf("gone after %v", took)
 				}
+				if hook == "preStop" && n.told("FailedPreStopHook") == "" {
+					t.Error("nobody was told that the hook failed")
+				}
 			})
 		})
 	}

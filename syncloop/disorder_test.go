@@ -192,6 +192,9 @@ func (p paced) Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (run
 }
 
 func (p paced) Stop(ctx context.Context, pod *v1.Pod, seen runtime.Pod, how runtime.Termination) error {
+	if p.roll("lies ", seen.UID).IntN(8) == 0 { // it says that it has stopped the pod, and did nothing
+		return nil
+	}
 	err := p.Runtime.Stop(ctx, pod, seen, how)
 	_ = p.wait(ctx, "stopped ", seen.UID)
 	return err

@@ -186,16 +186,22 @@ func (j *judge) inOrder(s *scene) {
 // inTime holds that a container which crashes again and again waits longer each time: 10 s, 20 s, and so on up to 300 s.
 func (j *judge) inTime(s *scene) {
 	now := time.Now()
-	l := s.lives[s.Name]
-	if l == nil || l.agent != j.agent {
-		s.lives[s.Name] = &lives{agent: j.agent, started: now, restarts: min(s.Restarts, 1)}
-		return
-	}
 	var last *runtime.Container
 	for i, c := range s.others {
 		if c.Name == s.Name && c.State == runtime.Exited && (last == nil || c.Restarts > last.Restarts) {
 			last = &s.others[i]
 		}
+	}
+	if last != nil && last.SandboxID != s.SandboxID {
+		last = nil // what ended with its sandbox has not crashed
+	}
+	l := s.lives[s.Name]
+	if l == nil || l.agent != j.agent {
+		s.lives[s.Name] = &lives{agent: j.agent, started: now}
+		if last != nil {
+			s.lives[s.Name].restarts = 1
+		}
+		return
 	}
 	switch {
 	case last == nil:

@@ -120,6 +120,26 @@ func TestCase_c158_a_reboot_without_a_server(t *testing.T) {
 	}
 }
 
+func TestCase_c159_a_deletion_while_the_server_was_away_is_graceful(t *testing.T) {
+	onNode(t, nil, func(n *node) {
+		n.put("web", "app=sleep_100000", nil) // deaf to the stop signal
+		n.do("server away")
+		n.do("delete web grace=20")
+		time.Sleep(6 * time.Minute)
+		if got := fmt.Sprint(n.runs()); got != "[web-1]" {
+			t.Errorf("while the server is away these run: %s", got)
+		}
+		n.do("server back")
+		begun := time.Now()
+		for len(n.runs()) > 0 && time.Since(begun) < time.Hour {
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(begun); took < 20*time.Second || took > 22*time.Second {
+			t.Errorf("it took %v to end", took)
+		}
+	})
+}
+
 // stateOf is what an agent that ran a pod of 100m leaves, in a directory of its own.
 func stateOf(t *testing.T) (dir string, content []byte) {
 	t.Helper()

@@ -109,7 +109,7 @@ func (m Mutant) Try(ctx context.Context, root string) (Verdict, error) {
 	if out, err := run(ctx, root, "build", "-overlay", overlay, pkg); err != nil {
 		return Verdict{}, fmt.Errorf("%s does not compile: %w\n%s", m.Name, err, out)
 	}
-	out, err := run(ctx, root, "test", "-overlay", overlay, "-count=1", "-failfast", "-timeout", "5m", pkg)
+	out, err := run(ctx, root, "test", "-overlay", overlay, "-count=1", "-failfast", "-timeout", "15m", pkg)
 	if ctx.Err() != nil {
 		return Verdict{}, ctx.Err()
 	}
