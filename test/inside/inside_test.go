@@ -47,14 +47,8 @@ func (l look) manifest(name string) string {
 }
 
 func TestFromWithin(t *testing.T) {
-	b := bed.Private(t)
-	a := agent.New(t, b.Endpoint(), "--cluster-dns=192.0.2.53", "--cluster-domain=cluster.example.invalid")
+	a := newAgent(t)
 	host := prepare(t, a)
-	// Root of a user namespace is nobody where its root file system lies, and must get there.
-	if err := os.Chmod(filepath.Dir(strings.TrimPrefix(b.Endpoint(), "unix://")), 0o711); err != nil { //nolint:gosec // for a test
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { clean(t, a, b) })
 	a.Start()
 	a.Ready()
 	var all sync.WaitGroup
@@ -67,11 +61,43 @@ func TestFromWithin(t *testing.T) {
 					refused(t, a, name, l.refuse)
 					return
 				}
-				l.check(t, said(t, a, name))
+				l.check(t, said(t, a, name, 0))
 			})
 		})
 	}
 	all.Wait()
+}
+
+// newAgent makes an agent on a containerd of its own; it is not started.
+func newAgent(t *testing.T) *agent.Agent {
+	t.Helper()
+	b := bed.Private(t)
+	a := agent.New(t, b.Endpoint(), "--cluster-dns=192.0.2.53", "--cluster-domain=cluster.example.invalid")
+	// Root of a user namespace is nobody where its root file system lies, and must get there.
+	if err := os.Chmod(filepath.Dir(strings.TrimPrefix(b.Endpoint(), "unix://")), 0o711); err != nil { //nolint:gosec // for a test
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { clean(t, a, b) })
+	return a
+}
+
+// A pod keeps its IDs when the agent is killed and its container ends, and no other pod gets them.
+func TestRangesOutliveTheAgent(t *testing.T) {
+	a := newAgent(t)
+	a.Start()
+	a.Ready()
+	l := look{spec: "hostUsers: false", script: "cat /proc/self/uid_map /proc/self/gid_map; echo END; sleep 5; exit 0"}
+	a.Write("old.yaml", l.manifest("old"))
+	first := said(t, a, "old", 0)
+	a.Kill()
+	a.Write("new.yaml", l.manifest("new"))
+	a.Start()
+	if again := said(t, a, "old", 1); again != first {
+		t.Errorf("the pod had\n%s\nand has\n%s", first, again)
+	}
+	if other := said(t, a, "new", 0); other == first {
+		t.Errorf("two pods have\n%s", other)
+	}
 }
 
 // clean removes the pods, and what was mounted for them.
@@ -122,11 +148,11 @@ func prepare(t *testing.T, a *agent.Agent) (dir string) {
 	return dir
 }
 
-// said is what the container of a pod has said, once it has said all.
-func said(t *testing.T, a *agent.Agent, pod string) (text string) {
+// said is what an instance of the container of a pod has said, once it has said all.
+func said(t *testing.T, a *agent.Agent, pod string, instance int) (text string) {
 	t.Helper()
 	agent.Eventually(t, patience, "the log of "+pod, func() error {
-		files, err := filepath.Glob(filepath.Join(a.Logs, "default_"+pod+"-"+agent.Node+"_*", "c", "0.log"))
+		files, err := filepath.Glob(filepath.Join(a.Logs, "default_"+pod+"-"+agent.Node+"_*", "c", fmt.Sprint(instance, ".log")))
 		if err != nil || len(files) != 1 {
 			return fmt.Errorf("%d log files; %s", len(files), states(t, a, pod))
 		}
