@@ -101,6 +101,8 @@ func TestAsAUserRunsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	fmt.Fprintln(c, "nonsense")
+	time.Sleep(100 * time.Millisecond) // a document of its own
 	fmt.Fprintf(c, `{"items":[%s,%s]}`, server, pod("job", "Never", "sleep 1; exit 3"))
 	c.Close()
 	told(t, file, "default/job Running true", "default/job Failed false", "default/job finished")

@@ -85,11 +85,12 @@ func (s *source) Run(ctx context.Context, set func(pods []*v1.Pod, complete bool
 				if err == nil {
 					pods, _, err = staticpod.DecodeList(document)
 				}
-				if err != nil {
+				switch {
+				case err == nil:
+					set(pods, true)
+				case ctx.Err() == nil:
 					s.log.Warn("no good document was brought; the pods stay as they are", "err", err)
-					return
 				}
-				set(pods, true)
 			})
 		})
 	}
@@ -150,13 +151,15 @@ func (p pipe) Run(ctx context.Context, got func([]byte, error)) error {
 	}
 	defer f.Close()
 	defer context.AfterFunc(ctx, func() { f.Close() })()
-	for documents := json.NewDecoder(f); ; {
+	for documents := json.NewDecoder(f); ctx.Err() == nil; {
 		var b json.RawMessage
-		if err := documents.Decode(&b); err != nil {
-			return err
+		err := documents.Decode(&b)
+		if err != nil { // what came with it is lost
+			documents = json.NewDecoder(f)
 		}
-		got(b, nil)
+		got(b, err)
 	}
+	return nil
 }
 
 // appender is a sink: each status becomes a line of JSON at the end of a file.
