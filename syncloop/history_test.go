@@ -261,6 +261,7 @@ func killServed(h *history, _, served string) {
 	how := runtime.Termination{Reason: []string{"Evicted", "Preempting"}[h.r.IntN(2)], Grace: time.Duration(h.r.IntN(10)) * time.Second}
 	h.mark("%s is killed: %s within %v", p.UID, how.Reason, how.Grace)
 	h.judge.unwanted(p.UID, how.Grace, true)
+	h.judge.killed(p.UID, how.Reason)
 	roster, patience := h.roster, time.Duration(h.r.Int64N(int64(time.Minute)))
 	h.killers.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -29,6 +29,7 @@ type trial struct {
 	least   time.Duration // that anybody asked for, for it to end
 	most    time.Duration // that its spec or a deletion asked for
 	killer  time.Duration // the least that one asked for who told this agent
+	why     string        // what the first one said who told this agent
 	agent   int           // that was there when it was first to end
 	resized bool          // sizes were asked for while it ran
 	asked   map[string]time.Time
@@ -94,7 +95,7 @@ func (j *judge) newAgent() {
 	defer j.mu.Unlock()
 	j.agent++
 	for _, c := range j.cases {
-		c.killer = 0
+		c.killer, c.why = 0, ""
 	}
 }
 
@@ -295,6 +296,15 @@ func (j *judge) ends(which func(runtime.Container) bool) {
 	}
 }
 
+// killed notes why a killer wants a pod to end.
+func (j *judge) killed(uid types.UID, why string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if c := j.cases[uid]; c != nil {
+		c.why = cmp.Or(c.why, why)
+	}
+}
+
 // told judges a status.
 func (j *judge) told(pod *v1.Pod, st v1.PodStatus) {
 	if j == nil {
@@ -309,6 +319,9 @@ func (j *judge) told(pod *v1.Pod, st v1.PodStatus) {
 	if st.Phase == v1.PodSucceeded || st.Phase == v1.PodFailed {
 		if c.reason != "" && c.reason != st.Reason {
 			j.n.fault("%s was told to be over for %s, now for %s", pod.UID, c.reason, st.Reason)
+		}
+		if c.reason == "" && c.why != "" && (st.Reason == "Evicted" || st.Reason == "Preempting") && st.Reason != c.why {
+			j.n.fault("%s was killed first for %s, and is told to be over for %s", pod.UID, c.why, st.Reason)
 		}
 		c.reason = st.Reason
 	}
