@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -297,23 +298,22 @@ func TestCase_c154_a_network_that_comes_late_is_waited_for(t *testing.T) {
 	})
 }
 
-// late is an engine's way to make sandboxes: the first one is done a minute after everybody stopped waiting, and until then
+// lateSandbox is an engine's way to make sandboxes: the first one is done a minute after everybody stopped waiting, and until then
 // its name is taken. With never it is never done.
 func lateSandbox(n *node, never bool) {
 	type own struct{}
-	begun, done := false, false
+	var begun, done atomic.Bool
 	n.engine.Inject("RunSandbox", func(ctx context.Context, c runtimetest.Call) error {
 		switch {
-		case ctx.Value(own{}) != nil || done:
+		case ctx.Value(own{}) != nil || done.Load():
 			return nil
-		case begun:
+		case begun.Swap(true):
 			return fmt.Errorf("name %s is reserved", c.Pod.Name)
 		}
-		begun = true
 		time.Sleep(4 * time.Minute)
 		n.killers.Go(func() {
 			if time.Sleep(time.Minute); !never {
-				done = true
+				done.Store(true)
 				_, _ = n.engine.RunSandbox(context.WithValue(context.WithoutCancel(ctx), own{}, 1), &runtime.SandboxConfig{Pod: c.Pod})
 			}
 		})
