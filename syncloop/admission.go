@@ -176,10 +176,11 @@ func (l *Loop) release() {
 	}
 }
 
-// active says that a pod holds resources of the node. One that came to end (it was over, or was deleted before anybody let it
+// active says that a pod holds resources of the node. It does until its last status may be told: a scheduler that reads it may
+// have sent another in its place before the volumes are given back. One that came to end (it was over, or was deleted before anybody let it
 // in) does so only if something of it is seen to run.
 func (w *worker) active() bool {
-	return w.pod != nil && w.phase != held && w.phase < finished && w.rejection == nil && (!w.cameToEnd || w.seen.ContainersRunning())
+	return w.pod != nil && w.phase != held && w.phase < terminated && w.rejection == nil && (!w.cameToEnd || w.seen.ContainersRunning())
 }
 
 func over(p v1.PodPhase) bool { return p == v1.PodSucceeded || p == v1.PodFailed }

@@ -1,6 +1,10 @@
 package syncloop
 
-import "testing"
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
 
 func TestNext(t *testing.T) {
 	for _, tt := range []struct {
@@ -28,5 +32,14 @@ func TestNext(t *testing.T) {
 				t.Errorf("got %v %v, want %v %v", p, do, tt.want, tt.do)
 			}
 		})
+	}
+}
+
+func TestAPodHoldsResourcesUntilItsLastStatusMayBeTold(t *testing.T) {
+	for p, holds := range map[phase]bool{held: false, syncing: true, terminating: true, terminated: false, finished: false, forgotten: false} {
+		w := &worker{pod: new(v1.Pod), phase: p}
+		if w.active() != holds {
+			t.Errorf("%v: holds resources: %v", p, w.active())
+		}
 	}
 }
