@@ -137,7 +137,6 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Sources: sources, Runtime: pods, Sink: statuses, Volumes: volumes, State: o.flags.RootDir,
 		Probes: health, States: pods.Over(lifecycle), Roster: &roster,
 		Admit: append(guard.admit(),
-			guard.evictor,
 			admit.Sysctls{Unsafe: o.kubelet.AllowedUnsafeSysctls},
 			admit.Platform{Node: m.nodeObject},
 			admit.Fit{Node: m.nodeObject, Fresh: m.freshNode()},

@@ -15,6 +15,7 @@ import (
 	"github.com/kubeletkit/kubeletkit/internal/podcases"
 	"github.com/kubeletkit/kubeletkit/test/agent"
 	"github.com/kubeletkit/kubeletkit/test/bed"
+	"github.com/kubeletkit/kubeletkit/test/cluster"
 )
 
 var keep = flag.String("keep", "", "directory that gets the texts of both agents")
@@ -46,16 +47,20 @@ func TestSameMessagesWithOtherSettings(t *testing.T) {
 	}
 }
 
+// upstream is the file of the real kubelet, which is built when it is not there.
+func upstream(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("an agent needs root")
+	}
+	must(t, cluster.EnsurePrograms(t.Context(), os.Stderr, "kubelet"))
+	return filepath.Join(bed.BinDir(), "kubelet")
+}
+
 // compare has both agents run the pods.
 func compare(t *testing.T, settings map[string]any, cases []*podcases.Case) {
 	t.Helper()
-	kubelet := filepath.Join(bed.BinDir(), "kubelet")
-	switch _, err := os.Stat(kubelet); {
-	case os.Geteuid() != 0:
-		t.Skip("an agent needs root")
-	case err != nil:
-		t.Skip("upstream's kubelet is not built here; make cluster does")
-	}
+	kubelet := upstream(t)
 	var theirs, ours *stage
 	var refused [2]map[string]string
 	t.Run("agents", func(t *testing.T) { // both at once

@@ -1,8 +1,6 @@
 package samemessages
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +14,6 @@ import (
 	"github.com/kubeletkit/kubeletkit/internal/apifake"
 	"github.com/kubeletkit/kubeletkit/internal/podcases"
 	"github.com/kubeletkit/kubeletkit/test/agent"
-	"github.com/kubeletkit/kubeletkit/test/bed"
 )
 
 // amounts reads request and limit of CPU, then of memory.
@@ -55,13 +52,7 @@ func (r resized) pod(sizes []v1.ResourceRequirements) *v1.Pod {
 // Both agents tell a runtime the same of new sizes of containers, in the same order. The kubelet tells of the sandbox step by
 // step, and of its overhead each time; our agent does so once, and ends with the same.
 func TestSameUpdates(t *testing.T) {
-	kubelet := filepath.Join(bed.BinDir(), "kubelet")
-	switch _, err := os.Stat(kubelet); {
-	case os.Geteuid() != 0:
-		t.Skip("an agent needs root")
-	case err != nil:
-		t.Skip("upstream's kubelet is not built here; make cluster does")
-	}
+	kubelet := upstream(t)
 	type sizes = []v1.ResourceRequirements
 	pods := []resized{
 		{name: "more-cpu", was: sizes{amounts("10m", "20m", "10Mi", "20Mi")}, is: sizes{amounts("20m", "40m", "10Mi", "20Mi")}},
