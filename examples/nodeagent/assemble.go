@@ -143,7 +143,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 			admit.AppArmor{Enabled: admit.AppArmorEnabled()},
 			admit.Features{Declared: features()},
 		),
-		Sweepers: append([]syncloop.Sweeper{volumes, pods}, grouped.sweepers()...),
+		Sweepers: append(grouped.sweepers(), volumes, pods), // what runs ends before it has no files any more
 		HostIPs:  hosts, RuntimeName: watch.Name, Resync: o.kubelet.SyncFrequency.Duration, Observe: obs("syncloop"),
 	})
 	m.report(&b, o, membership{&roster, statuses, engine, figures, guard, func() error {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -53,7 +55,7 @@ func newGroups(ctx context.Context, b *build, c grouping) groups {
 	g := groups{driver: c.driver(ctx), enforced: slices.Contains(k.EnforceNodeAllocatable, "pods")}
 	g.tree = one(b, cgroup.New, cgroup.Config{
 		Root: k.CgroupRoot, Systemd: g.driver == "systemd", PodPids: value(k.PodPidsLimit),
-		Allocatable: one(b, c.allocatable, g.enforced), Pods: c.pods, Node: c.o.nodeName, Observe: c.obs,
+		Allocatable: one(b, c.allocatable, g.enforced), Pods: c.pods, Ours: c.ours, Node: c.o.nodeName, Observe: c.obs,
 	})
 	if b.err == nil {
 		g.all = g.tree.Path(nil)
@@ -135,6 +137,12 @@ func (c grouping) pods() []*v1.Pod {
 		return nil
 	}
 	return append([]*v1.Pod{}, c.roster.Active()...)
+}
+
+// ours says that a pod was one of this agent's, or of one before it with the same root directory.
+func (c grouping) ours(uid types.UID) bool {
+	_, err := os.Stat(filepath.Join(c.o.flags.RootDir, "pods", string(uid)))
+	return err == nil
 }
 
 // capacityOf is what a cgroup can limit of a machine.

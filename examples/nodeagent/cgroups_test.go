@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -105,7 +104,7 @@ func TestPlaceThatIsNotThere(t *testing.T) {
 			o: o, roster: new(syncloop.Roster), machine: func() (stats.Machine, error) { return stats.Machine{}, errors.New("none") },
 			info: func(context.Context) (runtime.Info, error) { return runtime.Info{CgroupDriver: "cgroupfs"}, nil },
 		})
-		return g.checked(&b, o, slog.New(slog.NewTextHandler(io.Discard, nil))), b.err
+		return g.checked(&b, o, slog.New(slog.DiscardHandler)), b.err
 	}
 	if _, err := made("no/such/place", true); err == nil || !strings.Contains(err.Error(), "--cgroup-root") {
 		t.Errorf("a root that was given and is not there: %v", err)
@@ -123,7 +122,7 @@ func TestRuntimeThatNamesCgroupsOtherwiseEndsTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := []error{runtime.ErrUnavailable, nil}
 		w := &runtimeWatch{
-			log: slog.New(slog.NewTextHandler(io.Discard, nil)), back: func() {}, fits: func(i runtime.Info) error { return errors.New(i.CgroupDriver + " does not fit") },
+			log: slog.New(slog.DiscardHandler), back: func() {}, fits: func(i runtime.Info) error { return errors.New(i.CgroupDriver + " does not fit") },
 			info: func(context.Context) (runtime.Info, error) {
 				err := answers[0]
 				answers = answers[1:]

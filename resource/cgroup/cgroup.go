@@ -32,6 +32,10 @@ type Config struct {
 	Pods        func() []*v1.Pod       // those that hold resources now; nil, or a nil list: not known, and the burstable weigh what they did
 	Interval    time.Duration          // between two rounds of Run; 0: a minute
 
+	// Ours says of a pod nobody knows any more whether it was one of this node's. What runs in the cgroup of another is left
+	// alone: somebody else may have the same Root. nil: all are ours.
+	Ours func(types.UID) bool
+
 	Node    string // that events are about; empty: there are none
 	Observe observe.To
 }
@@ -43,8 +47,9 @@ type Tree struct {
 	log   *slog.Logger
 	kick  chan struct{}
 
-	mu   sync.Mutex // one change of the tree at a time; guards told
-	told string     // what was said last of the limits of all pods together
+	mu      sync.Mutex         // one change of the tree at a time; guards the rest
+	told    string             // what was said last of the limits of all pods together
+	strange map[types.UID]bool // pods of others that were told of
 }
 
 // New makes a Tree at rest.
@@ -55,6 +60,9 @@ func New(cfg Config) (*Tree, error) {
 	if cfg.Period < time.Millisecond || cfg.Period > time.Second {
 		return nil, fmt.Errorf("cgroup: a period of CPU limits of %v; it must be between 1ms and 1s", cfg.Period)
 	}
+	if cfg.Ours == nil {
+		cfg.Ours = func(types.UID) bool { return true }
+	}
 	if cfg.Pods == nil {
 		cfg.Pods = func() []*v1.Pod { return nil }
 	}
@@ -62,7 +70,7 @@ func New(cfg Config) (*Tree, error) {
 	if strings.Contains(root, "_") && cfg.Systemd {
 		return nil, fmt.Errorf("cgroup: root %s: systemd's names cannot have an underscore", root)
 	}
-	return &Tree{cfg: cfg, files: openFiles(cfg.Mount, root), log: cfg.Observe.Logger(), kick: make(chan struct{}, 1)}, nil
+	return &Tree{cfg: cfg, files: openFiles(cfg.Mount, root), log: cfg.Observe.Logger(), kick: make(chan struct{}, 1), strange: map[types.UID]bool{}}, nil
 }
 
 func (t *Tree) at(n name) string { return n.path(t.cfg.Systemd) }
@@ -224,7 +232,7 @@ func (t *Tree) Kill(uid types.UID) error {
 	return nil
 }
 
-// Sweep removes cgroups of pods that are no more.
+// Sweep removes cgroups of pods that are no more, with what still runs in them if they were ours.
 func (t *Tree) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 	var errs []error
 	for _, in := range tiers() {
@@ -233,11 +241,27 @@ func (t *Tree) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 			if !ok || keep(uid) {
 				continue
 			}
+			at := path.Join(t.at(in), folder)
+			if !t.cfg.Ours(uid) && t.files.busy(at) {
+				t.stranger(uid, at)
+				continue
+			}
 			t.log.Info("a cgroup that was left over is removed", "uid", string(uid))
-			errs = append(errs, t.files.remove(ctx, path.Join(t.at(in), folder)))
+			errs = append(errs, t.files.remove(ctx, at))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// stranger tells once of a pod that somebody else runs.
+func (t *Tree) stranger(uid types.UID, at string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.strange[uid] {
+		t.strange[uid] = true
+		t.log.Warn("something runs in the cgroup of a pod that was never one of this node's, and is left alone; if another agent runs here, one of the two needs another cgroup root",
+			"cgroup", path.Join(t.files.root, at))
+	}
 }
 
 // Run keeps the values of the classes and of all pods together right, and those of pods in case somebody has written over

@@ -353,6 +353,29 @@ func TestCase_c164_leftovers_in_a_hierarchy_nobody_knows_are_not_found(t *testin
 	}
 }
 
+func TestWhatOthersRunIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1, Config{Ours: func(uid types.UID) bool { return uid == "ours" }})
+		procs := func(uid string) string { return "memory/kubepods/besteffort/pod" + uid + "/cgroup.procs" }
+		for _, uid := range []string{"ours", "busy", "empty"} {
+			if err := f.Ensure(t.Context(), podOf(uid)); err != nil {
+				t.Fatal(err)
+			}
+			if uid == "empty" {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(f.cfg.Mount, procs(uid)), []byte("12\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := f.Sweep(t.Context(), func(types.UID) bool { return false })
+		if err == nil || !strings.Contains(err.Error(), "podours") || strings.Contains(err.Error(), "podbusy") || len(f.killed) != 5 {
+			t.Errorf("%v, killed %v", err, f.killed)
+		}
+		f.holds(map[string]string{procs("busy"): "12\n", procs("empty"): "none"})
+	})
+}
+
 func TestWhatIsLeftIsKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 2, Config{})

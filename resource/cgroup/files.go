@@ -383,20 +383,33 @@ func (f files) remove(ctx context.Context, at string) error {
 	return err
 }
 
+// busy says that something runs in a cgroup or below.
+func (f files) busy(at string) (busy bool) {
+	for _, dir := range f.dirs(at) {
+		processes(dir, func(int) { busy = true })
+	}
+	return busy
+}
+
 // killAll ends all processes in a folder and below. Version 2 has a file for that, which leaves none out that is just being
 // made.
 func (f files) killAll(dir string) {
 	if _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); err == nil && write(filepath.Join(dir, "cgroup.kill"), "1") == nil {
 		return
 	}
+	processes(dir, func(pid int) { _ = f.kill(pid) }) // it may have ended meanwhile
+}
+
+// processes calls each with all that run in a folder and below.
+func processes(dir string, each func(pid int)) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() != "cgroup.procs" {
-			return nil //nolint:nilerr // what is gone needs no killing
+			return nil //nolint:nilerr // nothing runs in what is gone
 		}
 		b, _ := os.ReadFile(path)
 		for word := range strings.FieldsSeq(string(b)) {
 			if pid, err := strconv.Atoi(word); err == nil && pid > 0 {
-				_ = f.kill(pid) // it may have ended meanwhile
+				each(pid)
 			}
 		}
 		return nil

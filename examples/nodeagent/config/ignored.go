@@ -8,6 +8,7 @@ func ignored() map[string]string {
 		pages     = "the server has no such pages"
 		logs      = "logs go to standard error as text, or as the journal wants them"
 		cgroups   = "the agent puts no process of the host into a cgroup"
+		reserved  = "what is reserved is kept from pods; the service manager limits the system's own cgroups"
 		memoryQoS = "memory.min, memory.low and memory.high are not set"
 	)
 	return map[string]string{
@@ -44,8 +45,8 @@ func ignored() map[string]string {
 
 		"kubeletCgroups":               cgroups,
 		"systemCgroups":                cgroups,
-		"systemReservedCgroup":         cgroups,
-		"kubeReservedCgroup":           cgroups,
+		"systemReservedCgroup":         reserved,
+		"kubeReservedCgroup":           reserved,
 		"oomScoreAdj":                  "the service manager sets it (OOMScoreAdjust=)",
 		"maxOpenFiles":                 "the service manager sets it (LimitNOFILE=)",
 		"protectKernelDefaults":        "the agent changes no kernel settings",
