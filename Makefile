@@ -127,7 +127,7 @@ OUT ?= test/conformance/$(AGENT).tsv
 A ?= test/conformance/baseline-kubelet.tsv
 B ?= test/conformance/nodeagent.tsv
 
-.PHONY: cluster cluster-down conformance conformance-node conformance-report bin/cluster
+.PHONY: cluster cluster-down conformance conformance-serial conformance-node conformance-report bin/cluster
 
 cluster: bin/cluster bin/nodeagent ## a Kubernetes of one node with AGENT=kubelet or nodeagent; prints how to reach it
 	@bin/cluster up -agent $(AGENT)
@@ -137,6 +137,9 @@ cluster-down: bin/cluster ## remove all that `make cluster` made
 
 conformance: bin/cluster bin/nodeagent ## upstream's specs on a cluster: AGENT, FOCUS, SKIP, PROCS, OUT
 	@bin/cluster conformance -agent $(AGENT) -focus '$(FOCUS)' -skip '$(SKIP)' -procs $(PROCS) -out $(OUT)
+
+conformance-serial: ## those of upstream's specs that want the cluster for themselves: AGENT, OUT (half an hour)
+	@$(MAKE) conformance FOCUS='\[(Serial|Disruptive)\].*\[Conformance\]|\[Conformance\].*\[(Serial|Disruptive)\]' SKIP='there is no such spec' PROCS=1
 
 conformance-node: bin/cluster bin/nodeagent ## upstream's specs that look at the node itself, from e2e_node.test
 	@bin/cluster conformance -suite node -agent $(AGENT) -focus '$(NODEFOCUS)' -skip '$(SKIP)' -procs $(PROCS) -out test/conformance/node-$(AGENT).tsv
