@@ -30,21 +30,24 @@ import (
 
 const runtimeSocket = "NODEAGENT_TEST_RUNTIME"
 
-// TestServeRuntime is the process that a container runtime in memory lives in, so that its work is not taken for ours.
-func TestServeRuntime(t *testing.T) {
-	socket := os.Getenv(runtimeSocket)
-	if socket == "" {
-		t.Skip("it is started by benchmarks")
+// TestMain makes the program of the tests the process that a container runtime in memory lives in, so that its work is not
+// taken for ours.
+func TestMain(m *testing.M) {
+	if socket := os.Getenv(runtimeSocket); socket != "" {
+		fmt.Fprintln(os.Stderr, serveRuntime(socket))
+		os.Exit(1)
 	}
+	os.Exit(m.Run())
+}
+
+func serveRuntime(socket string) error {
 	l, err := net.Listen("unix", socket)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	e := runtimetest.New(runtime.Image{ID: "app", Tags: []string{"app:1"}, Size: 1 << 20})
 	e.ImageDir = filepath.Dir(socket)
-	if err := criserver.New(e).Serve(l); err != nil {
-		t.Fatal(err)
-	}
+	return criserver.New(e).Serve(l)
 }
 
 // guardedNode is a node of many pods, each with a log, and a volume of some files.
@@ -65,7 +68,7 @@ func newGuardedNode(b *testing.B, pods int) *guardedNode {
 	b.Helper()
 	n := &guardedNode{dir: b.TempDir()}
 	socket := filepath.Join(n.dir, "cri.sock")
-	server := exec.Command(os.Args[0], "-test.run=^TestServeRuntime$")
+	server := exec.Command(os.Args[0])
 	server.Env = append(os.Environ(), runtimeSocket+"="+socket)
 	if err := server.Start(); err != nil {
 		b.Fatal(err)
