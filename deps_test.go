@@ -92,7 +92,7 @@ func rules() map[string]rule {
 		"resource/device": {"resource runtime", api + "k8s.io/kubelet google.golang.org/grpc", 400},
 		"resource/plugin": {"observe", "google.golang.org/grpc k8s.io/kubelet github.com/fsnotify/fsnotify", 330},
 
-		"stats":               {"runtime observe", api + "k8s.io/kubelet/pkg/apis/stats github.com/opencontainers/cgroups", 310},
+		"stats":               {"runtime observe", api + "k8s.io/kubelet/pkg/apis/stats", 310},
 		"kubeapi":             {"runtime status observe", api + "k8s.io/client-go k8s.io/klog/v2 k8s.io/utils/clock github.com/go-logr/logr", 490},
 		"kubeapi/access":      {"observe", api, 300},
 		"kubeapi/certificate": {"observe", api + "k8s.io/client-go", 490},
