@@ -46,7 +46,7 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 	case rejection == nil:
 		w.move(l.r, admitted)
 		l.promise(w, pod)
-	case l.makeRoom(w, rejection):
+	case l.makeRoom(w, rejection, others):
 	default:
 		l.metrics.rejections.Record(1, counted(rejection.Reason))
 		l.tell(pod, rejection.Reason, rejection.Message)
@@ -112,22 +112,34 @@ func (l *Loop) ask(ctx context.Context, pod *v1.Pod, others []*v1.Pod) *runtime.
 	return nil
 }
 
-// makeRoom ends the pods in whose place this one may run. It is asked again when they are gone.
-func (l *Loop) makeRoom(w *worker, rejection *runtime.Rejection) bool {
+// makeRoom ends the pods in whose place this one may run. It is asked again when nothing of them runs: as others were when it
+// was refused, some may have ended meanwhile.
+func (l *Loop) makeRoom(w *worker, rejection *runtime.Rejection, others []*v1.Pod) bool {
+	again := false
 	for _, uid := range rejection.Instead {
-		if victim := l.r.pods[uid]; victim != nil && victim.phase < finished {
-			victim.end(l.r, runtime.Termination{Reason: "Preempting", Message: "Preempted in order to admit critical pod", Disruption: true})
-			w.blockers = append(w.blockers, uid)
+		victim := l.r.pods[uid]
+		if victim == nil || victim.phase >= terminated {
+			again = again || slices.ContainsFunc(others, func(o *v1.Pod) bool { return o.UID == uid })
+			continue
 		}
+		if victim.phase < terminating {
+			resource, _ := strings.CutPrefix(counted(rejection.Reason), "OutOf")
+			l.metrics.preemptions.Record(1, resource)
+		}
+		victim.end(l.r, runtime.Termination{Reason: "Preempting", Message: "Preempted in order to admit critical pod", Disruption: true})
+		w.blockers = append(w.blockers, uid)
 	}
-	return len(w.blockers) > 0
+	if again && len(w.blockers) == 0 {
+		l.r.wake(w.uid)
+	}
+	return again || len(w.blockers) > 0
 }
 
 // waits says that a held pod must not begin yet.
 func (l *Loop) waits(w *worker) bool {
 	w.blockers = slices.DeleteFunc(w.blockers, func(uid types.UID) bool {
 		b := l.r.pods[uid]
-		return b == nil || b.phase >= finished
+		return b == nil || b.phase >= terminated
 	})
 	return len(w.blockers) > 0 || unique(w) && (!l.r.listed || l.namesake(w))
 }

@@ -247,7 +247,7 @@ func (l *Loop) tell(pod *v1.Pod, reason, message string) {
 }
 
 type metrics struct {
-	workers, steps, orphans, rejections observe.Metric
+	workers, steps, orphans, rejections, preemptions observe.Metric
 
 	pendingResizes, resizesInProgress, requestedResizes, deferredAccepted observe.Metric
 }
@@ -258,8 +258,9 @@ func newMetrics(o observe.To) (*metrics, error) {
 		workers: in.Gauge("kubelet_working_pods", "Pods the loop works on.", "lifecycle"),
 		steps: in.Histogram("kubelet_pod_worker_duration_seconds", "Time of one step of a pod.",
 			[]float64{.01, .05, .1, .5, 1, 5, 10, 60}, "operation_type"),
-		orphans:    in.Counter("kubelet_orphaned_runtime_pods_total", "Pods found in the runtime that no source wants."),
-		rejections: in.Counter("kubelet_admission_rejections_total", "Pods refused.", "reason"),
+		orphans:     in.Counter("kubelet_orphaned_runtime_pods_total", "Pods found in the runtime that no source wants."),
+		rejections:  in.Counter("kubelet_admission_rejections_total", "Pods refused.", "reason"),
+		preemptions: in.Counter("kubelet_preemptions", "Pods ended in whose place a critical one runs.", "preemption_signal"),
 
 		pendingResizes:    in.Gauge("kubelet_pod_pending_resizes", "Pods that wait for new sizes.", "reason"),
 		resizesInProgress: in.Gauge("kubelet_pod_in_progress_resizes", "Pods that are being given new sizes."),

@@ -189,7 +189,7 @@ type worker struct {
 	endedAt  time.Time
 	acted    time.Time // what is seen must be newer
 	failures int       // steps in a row
-	retryAt  time.Time // as the runtime's last step asked
+	retryAt  time.Time // as the runtime asked in this step
 	told     bool      // Finished was called
 	used     int64     // generation of the spec that the newest step took; 0: none yet
 	reviewAt time.Time // to be looked at then, whatever comes

@@ -209,3 +209,63 @@ func TestAStepSeesWhatTheOneBeforeItDid(t *testing.T) {
 		}
 	})
 }
+
+func TestABackOffOfAContainerDoesNotDelayTheEndOfItsPod(t *testing.T) {
+	onNode(t, nil, func(n *node) {
+		n.do("add web app=exit_1 other=sleep_100000 source=api")
+		time.Sleep(15 * time.Minute) // app waits five minutes by now
+		n.do("down StopContainer")
+		n.do("delete web grace=1")
+		time.Sleep(time.Second)
+		n.do("up StopContainer")
+		time.Sleep(10 * time.Second)
+		if got := n.api.phaseOf("web"); got != "gone" {
+			t.Errorf("ten seconds after the runtime answers again: %s", got)
+		}
+	})
+}
+
+func TestVolumesOfAPreemptedPodKeepNobodyWaiting(t *testing.T) {
+	volumes := holding{make(chan struct{})}
+	tune := func(_ context.Context, _ *sync.WaitGroup, cfg *syncloop.Config) { cfg.Volumes = volumes }
+	onNode(t, tune, func(n *node) {
+		defer close(volumes.busy)
+		n.do("add cheap app=sleep_100000 source=api grace=2")
+		synctest.Wait()
+		n.do("refuse vital OutOfcpu instead of cheap")
+		n.do("add vital app=sleep_100000 source=api")
+		time.Sleep(30 * time.Second)
+		if got := n.api.phaseOf("vital"); got != "Running " {
+			t.Errorf("vital: %s", got)
+		}
+	})
+}
+
+// pensive takes its time to decide.
+type pensive struct {
+	syncloop.Admitter
+	time.Duration
+}
+
+func (p pensive) Admit(ctx context.Context, pod *v1.Pod, others []*v1.Pod) error {
+	time.Sleep(p.Duration)
+	return p.Admitter.Admit(ctx, pod, others)
+}
+
+func TestAPodThatEndsWhileItIsToBePreemptedMakesRoom(t *testing.T) {
+	tune := func(_ context.Context, _ *sync.WaitGroup, cfg *syncloop.Config) {
+		cfg.Admit = []syncloop.Admitter{pensive{cfg.Admit[0], 5 * time.Second}}
+	}
+	onNode(t, tune, func(n *node) {
+		n.do("add cheap app=sleep_100000 source=api grace=2")
+		time.Sleep(6 * time.Second)
+		n.do("delete cheap grace=2")
+		synctest.Wait()
+		n.do("refuse vital OutOfcpu instead of cheap")
+		n.do("add vital app=sleep_100000 source=api")
+		time.Sleep(30 * time.Second)
+		if got := n.api.phaseOf("vital"); got != "Running " {
+			t.Errorf("vital: %s", got)
+		}
+	})
+}

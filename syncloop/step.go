@@ -49,7 +49,7 @@ func (l *Loop) work(ctx context.Context, w *worker) {
 		return
 	}
 	own, stop := context.WithCancel(ctx)
-	w.stepping, w.stop = true, stop
+	w.stepping, w.stop, w.retryAt = true, stop, time.Time{}
 	w.quiet()
 	l.late(w)
 	if left := time.Until(w.reviewAt); left > 0 {
@@ -375,6 +375,9 @@ func (l *Loop) giveBack(ctx context.Context, w *worker) error {
 func (l *Loop) advance(w *worker, e event) {
 	defer l.own(w)()
 	w.move(l.r, e)
+	if e == still {
+		l.release()
+	}
 }
 
 // purge forgets a pod that nobody wants, once all has been told. What waited for it may begin.
