@@ -9,7 +9,7 @@ func ignored() map[string]string {
 		logs      = "logs go to standard error as text, or as the journal wants them"
 		cgroups   = "the agent puts no process of the host into a cgroup"
 		reserved  = "what is reserved is kept from pods; the service manager limits the system's own cgroups"
-		memoryQoS = "memory.min, memory.low and memory.high are not set"
+		memoryQoS = "no memory is kept for whole classes of pods"
 	)
 	return map[string]string{
 		"volumePluginDir":                     "there are no exec plugins for volumes",
