@@ -12,8 +12,8 @@
 //   - hostPath, checked against its type, or created. Links in such a path are followed, wherever they lead, and the check is
 //     of what they lead to: who may use hostPath is trusted with the host;
 //   - configMap, secret, downwardAPI, and projected from these, tokens of the pod's service account, trust bundles and
-//     certificates of the pod: written anew when what they show has changed, all files at once, so that a reader sees either the old or the new ones. A subPath into such a
-//     volume stays with what it was bound to. All but configMap lie in memory;
+//     certificates of the pod: written anew when what they show has changed, all files at once, so that a reader sees either
+//     the old or the new ones. A subPath into such a volume stays with what it was bound to. All but configMap lie in memory;
 //   - image, which the container runtime mounts itself.
 //
 // Any other kind is an error that names the volume and the kind, as is one whose objects, tokens, bundles or certificates
