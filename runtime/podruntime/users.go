@@ -55,9 +55,11 @@ type ranges struct {
 	Users
 
 	mu   sync.Mutex // guards what follows
-	read bool       // what the files say is in of
+	read bool       // what the files say is in of and foreign
 	of   map[types.UID]uint32
 	next uint32 // number of the range that is tried first: those given back are used again as late as can be
+
+	foreign map[types.UID][]ids // of pods whose files are not as they are made here
 }
 
 const usersFile = "userns"
@@ -150,11 +152,23 @@ func (g *ranges) free() (first uint32, ok bool) {
 	slots := g.Count / g.Each
 	for i := range slots {
 		first := g.First + uint32((uint64(g.next)+uint64(i))%uint64(slots))*g.Each
-		if !taken[first] {
+		if !taken[first] && !g.strange(first) {
 			return first, true
 		}
 	}
 	return 0, false
+}
+
+// strange says that a range has IDs of a pod that was given them under other settings.
+func (g *ranges) strange(first uint32) bool {
+	for _, all := range g.foreign {
+		for _, i := range all {
+			if uint64(i.Host) < uint64(first)+uint64(g.Each) && uint64(first) < uint64(i.Host)+uint64(i.Length) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // load reads what other agents gave before this one, once. A file that cannot be used keeps its pod from being started, and
@@ -163,7 +177,7 @@ func (g *ranges) load(files layout) error {
 	if g.read {
 		return nil
 	}
-	g.of = map[types.UID]uint32{}
+	g.of, g.foreign = map[types.UID]uint32{}, map[types.UID][]ids{}
 	if files.root != "" {
 		entries, err := os.ReadDir(files.podDir(""))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -171,8 +185,12 @@ func (g *ranges) load(files layout) error {
 		}
 		for _, e := range entries {
 			uid := types.UID(e.Name())
-			if first, err := g.readFile(files, uid); err == nil {
-				g.of[uid] = first
+			m, err := g.readFile(files, uid)
+			switch all := slices.Concat(m.UIDs, m.GIDs); {
+			case err == nil:
+				g.of[uid] = all[0].Host
+			case len(all) > 0:
+				g.foreign[uid] = all
 			}
 		}
 	}
@@ -180,23 +198,22 @@ func (g *ranges) load(files layout) error {
 	return nil
 }
 
-// readFile is the range a file tells of. One that was made under other settings is kept out of the way of new ones as long
-// as its pod lives, but is not used again.
-func (g *ranges) readFile(files layout, uid types.UID) (uint32, error) {
+// readFile is what a file tells of: one range, unless there is an error. What was made under other settings is kept out of the
+// way of new ranges as long as its pod lives, but is not used again.
+func (g *ranges) readFile(files layout, uid types.UID) (m mapping, err error) {
 	path := filepath.Join(files.podDir(uid), usersFile)
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return 0, err
+		return m, err
 	}
-	var m mapping
 	if err := json.Unmarshal(data, &m); err != nil {
-		return 0, fmt.Errorf("%s is damaged: %w; remove the pod, or the file once nothing of the pod runs", path, err)
+		return m, fmt.Errorf("%s is damaged: %w; remove the pod, or the file once nothing of the pod runs", path, err)
 	}
 	whole := len(m.UIDs) == 1 && len(m.GIDs) == 1 && m.UIDs[0] == m.GIDs[0] && m.UIDs[0].Container == 0
 	if id := m.UIDs; !whole || id[0].Length != g.Each || id[0].Host%g.Each != 0 || id[0].Host < g.First || id[0].Host-g.First >= g.Count {
-		return 0, fmt.Errorf("%s has no range that pods are given here (%d IDs each from %d on); remove the pod, or the file once nothing of the pod runs", path, g.Each, g.First)
+		return m, fmt.Errorf("%s has no range that pods are given here (%d IDs each from %d on); remove the pod, or the file once nothing of the pod runs", path, g.Each, g.First)
 	}
-	return m.UIDs[0].Host, nil
+	return m, nil
 }
 
 // release gives the range of a pod back of which nothing runs.
@@ -209,5 +226,6 @@ func (g *ranges) release(files layout, uid types.UID) error {
 		}
 	}
 	delete(g.of, uid)
+	delete(g.foreign, uid)
 	return nil
 }

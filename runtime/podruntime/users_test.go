@@ -210,3 +210,26 @@ func TestUsersMustKeepPodsApart(t *testing.T) {
 		}
 	}
 }
+
+func TestRangesOfOtherSettingsAreKeptOutOfTheWay(t *testing.T) {
+	n := newNode(t, few)
+	if err := n.files.makePod("old"); err != nil {
+		t.Fatal(err)
+	}
+	const two = `{"uidMappings":[{"hostId":196608,"length":131072}],"gidMappings":[{"hostId":196608,"length":131072}]}` // the ranges 3 and 4
+	if err := os.WriteFile(filepath.Join(n.files.podDir("old"), "userns"), []byte(two), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if first, err := n.idsOf(t, own("a")); err != nil || first != 5<<16 {
+		t.Errorf("the free one: %d, %v", first>>16, err)
+	}
+	if _, err := n.idsOf(t, own("b")); err == nil || !strings.Contains(err.Error(), "all 3 ranges are taken") {
+		t.Errorf("a second one while the old pod lives: %v", err)
+	}
+	if err := n.Remove(t.Context(), "old", runtime.Release); err != nil {
+		t.Fatal(err)
+	}
+	if first, err := n.idsOf(t, own("b")); err != nil || first != 3<<16 {
+		t.Errorf("once it has ended: %d, %v", first>>16, err)
+	}
+}
