@@ -190,23 +190,28 @@ func (g *groups) swap(at metav1.Time, group string) *stats.SwapStats {
 	return out
 }
 
+// procs lists the processes of a container whose cgroup lies in that of its pod; ok is false when it does not.
+func (g *groups) procs(group, container string) (list []byte, ok bool) {
+	for _, name := range []string{container, "cri-containerd-" + container + ".scope", "crio-" + container + ".scope"} {
+		if b, err := g.read(g.file("memory", group+"/"+name, "cgroup.procs")); err == nil {
+			return b, true
+		}
+	}
+	return nil, false
+}
+
 // network is what the processes of a container sent and received, and all that share its network.
 func (g *groups) network(group, container string) []stats.InterfaceStats {
-	for _, name := range []string{container, "cri-containerd-" + container + ".scope", "crio-" + container + ".scope"} {
-		b, err := g.read(g.file("memory", group+"/"+name, "cgroup.procs"))
-		if err != nil {
-			continue
-		}
-		first, _, _ := strings.Cut(string(b), "\n")
-		if _, err := strconv.ParseUint(first, 10, 32); err != nil { // it runs no more
-			return nil
-		}
-		if b, err = g.read("proc/" + first + "/net/dev"); err != nil {
-			return nil
-		}
-		return parseNetDev(string(b))
+	b, ok := g.procs(group, container)
+	first, _, _ := strings.Cut(string(b), "\n")
+	if _, err := strconv.ParseUint(first, 10, 32); !ok || err != nil { // it lies elsewhere, or runs no more
+		return nil
 	}
-	return nil
+	b, err := g.read("proc/" + first + "/net/dev")
+	if err != nil {
+		return nil
+	}
+	return parseNetDev(string(b))
 }
 
 // own is the cgroup this process is in; empty: none of its own.

@@ -58,7 +58,7 @@ func (c *Collector) pods(ctx context.Context, g *groups, now time.Time, disk Dis
 }
 
 // cgroupOf takes from a pod's cgroup what that knows better than its containers: memory of volumes and of those that are gone,
-// and threads. Where the cgroup says less, containers lie elsewhere: whoever started them gave the pod none.
+// and threads. Where the cgroup says less, containers may lie elsewhere: whoever started them gave the pod none.
 func (c *Collector) cgroupOf(g *groups, now time.Time, pod *v1.Pod, p *stats.PodStats, d detail) {
 	if c.cfg.Cgroup == nil || !d.groups {
 		return
@@ -69,7 +69,8 @@ func (c *Collector) cgroupOf(g *groups, now time.Time, pod *v1.Pod, p *stats.Pod
 	}
 	at := metav1.NewTime(now)
 	u, err := g.memory(path)
-	if err != nil || p.Memory.WorkingSetBytes != nil && uint64(u.workingSet) < *p.Memory.WorkingSetBytes {
+	less := p.Memory.WorkingSetBytes != nil && uint64(u.workingSet) < *p.Memory.WorkingSetBytes
+	if err != nil || less && !holds(g, path, pod) {
 		return
 	}
 	p.Memory = limitedMemory(at, u, 0)
@@ -79,6 +80,20 @@ func (c *Collector) cgroupOf(g *groups, now time.Time, pod *v1.Pod, p *stats.Pod
 	if d.rest {
 		restOf(g, at, path, pod, p)
 	}
+}
+
+// holds says that all running containers of a pod lie in a cgroup.
+func holds(g *groups, path string, pod *v1.Pod) bool {
+	for _, s := range containers(&pod.Status) {
+		if s.State.Running == nil {
+			continue
+		}
+		_, id, _ := strings.Cut(s.ContainerID, "://")
+		if _, ok := g.procs(path, id); id == "" || !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // restOf adds what else a pod's cgroup says.

@@ -222,6 +222,16 @@ func TestTheHostsFilesAreReadWhole(t *testing.T) {
 	}
 }
 
+// ids are those of containers that run.
+func ids(pod *v1.Pod) (out []string) {
+	for _, s := range containers(&pod.Status) {
+		if _, id, _ := strings.Cut(s.ContainerID, "://"); s.State.Running != nil {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
 func TestCgroupsOfPods(t *testing.T) {
 	for version, files := range map[string]map[string]string{
 		"v1": {
@@ -275,6 +285,19 @@ func TestCgroupsOfPods(t *testing.T) {
 			}
 			if p := s.Pods[0]; *p.Memory.WorkingSetBytes != 120 || p.ProcessStats != nil {
 				t.Errorf("a pod whose containers lie elsewhere: %+v, %+v", p.Memory, p.ProcessStats)
+			}
+			for _, id := range ids(c.cfg.Pods()[0]) {
+				name := filepath.Join(dir, "sys/fs/cgroup", map[string]string{"v1": "memory", "v2": ""}[version], "kubepods/podu", id, "cgroup.procs")
+				if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, nil, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err = c.Summary(t.Context(), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p := s.Pods[0]; *p.Memory.WorkingSetBytes != 45 || p.ProcessStats == nil {
+				t.Errorf("a pod that has given memory back since its containers were looked at: %+v, %+v", p.Memory, p.ProcessStats)
 			}
 		})
 	}
