@@ -43,3 +43,24 @@ func TestAPodHoldsResourcesUntilItsLastStatusMayBeTold(t *testing.T) {
 		}
 	}
 }
+
+// Who reads that a pod is over gives away what it holds (kubelet: a terminal phase is delayed until nothing can run).
+func TestAPodIsOverForOthersWhenNothingOfItCanRun(t *testing.T) {
+	done := v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted", Message: "m", Conditions: []v1.PodCondition{{Type: v1.PodReady}, {Type: v1.DisruptionTarget}}}
+	running := v1.PodStatus{Phase: v1.PodRunning, Reason: "r"}
+	for name, tt := range map[string]struct {
+		shown, source, want v1.PodStatus
+	}{
+		"nothing was told yet":                    {want: v1.PodStatus{Phase: v1.PodPending}},
+		"it was told to run":                      {shown: running, want: running},
+		"its source has it running":               {source: running, want: running},
+		"others know already":                     {source: v1.PodStatus{Phase: v1.PodFailed}, want: done},
+		"what was told counts, not an old source": {shown: running, source: v1.PodStatus{Phase: v1.PodPending}, want: running},
+	} {
+		w := &worker{pod: &v1.Pod{Status: tt.source}, shown: tt.shown}
+		got := w.delayed(done)
+		if got.Phase != tt.want.Phase || got.Reason != tt.want.Reason || len(got.Conditions) != max(1, len(tt.want.Conditions)) || len(done.Conditions) != 2 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

@@ -1,8 +1,10 @@
 package syncloop
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -67,6 +69,10 @@ func (l *Loop) publish(ctx context.Context, w *worker) error {
 	s := l.compute(w)
 	l.r.mu.Lock()
 	pod, gone := w.pod, w.absent && w.source == apiSource // then there is no object to write to
+	if w.phase < terminated && !refused {
+		s = w.delayed(s)
+	}
+	w.shown = v1.PodStatus{Phase: s.Phase, Reason: s.Reason, Message: s.Message}
 	l.r.mu.Unlock()
 	lost := false
 	if !gone {
@@ -87,6 +93,21 @@ func (l *Loop) publish(ctx context.Context, w *worker) error {
 	defer l.r.mu.Unlock()
 	w.told = w.pod == pod || w.pod.DeletionTimestamp == nil || pod.DeletionTimestamp != nil
 	return nil
+}
+
+// delayed is a status that does not say yet that the pod is over, nor for what it was ended: something of it may run, and who
+// reads that it is over gives to others what it holds. The roster is locked.
+func (w *worker) delayed(s v1.PodStatus) v1.PodStatus {
+	was := w.shown
+	if was.Phase == "" {
+		was = w.pod.Status
+	}
+	if !over(s.Phase) || over(was.Phase) {
+		return s
+	}
+	s.Phase, s.Reason, s.Message = cmp.Or(was.Phase, v1.PodPending), was.Reason, was.Message
+	s.Conditions = slices.DeleteFunc(slices.Clone(s.Conditions), func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget })
+	return s
 }
 
 // compute makes the status that follows from what was last seen, and has the right probes under way.

@@ -185,6 +185,7 @@ type worker struct {
 	seenBy   uint64 // number of the look it comes from; 0: nobody looked yet
 	looks    uint64 // looks begun
 	last     v1.PodStatus
+	shown    v1.PodStatus // phase, reason and message of the last one that was told; no phase: none was
 	net      runtime.Network
 	endedAt  time.Time
 	acted    time.Time // what is seen must be newer
