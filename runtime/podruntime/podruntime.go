@@ -77,7 +77,7 @@ type Config struct {
 	Root     string // state of pods; empty: no termination messages, no /etc/hosts of our own, and sizes applied are forgotten at the end
 	LogRoot  string // log files; empty: /var/log/pods
 	LogLinks string // links to log files by container name; empty: none
-	Starts   int    // sandboxes and containers being made at once, by urgency, priority and arrival of their pods; 0: two a processor
+	Starts   int    // sandboxes and containers being made at once, by urgency, priority and arrival of their pods, not counting those that take longer than 20 s; 0: two a processor
 
 	Changed func(types.UID) // called when Waiting of a pod has changed; must not block
 	Observe observe.To

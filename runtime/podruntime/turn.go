@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"context"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -54,7 +55,10 @@ type waiter struct {
 	ready chan struct{}
 }
 
-// take waits for a place; done gives it back.
+// patience is how long a start has its place. One that hangs costs nobody else more than that.
+const patience = 20 * time.Second
+
+// take waits for a place; done gives it back, if it still has it.
 func (t *turns) take(ctx context.Context, at turn) (done func(), err error) {
 	w := &waiter{turn: at, ready: make(chan struct{})}
 	t.mu.Lock()
@@ -63,7 +67,9 @@ func (t *turns) take(ctx context.Context, at turn) (done func(), err error) {
 	t.mu.Unlock()
 	select {
 	case <-w.ready:
-		return t.give, nil
+		give := sync.OnceFunc(t.give)
+		late := time.AfterFunc(patience, give)
+		return func() { late.Stop(); give() }, nil
 	case <-ctx.Done():
 	}
 	t.mu.Lock()

@@ -100,3 +100,32 @@ func TestTurnOf(t *testing.T) {
 		t.Error(numbers)
 	}
 }
+
+func TestStartsThatHangKeepNobodyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &turns{free: 2}
+		var hang []func()
+		for range 2 {
+			done, err := q.take(t.Context(), turn{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			hang = append(hang, done)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for range 3 {
+			done, err := q.take(ctx, turn{})
+			if err != nil {
+				t.Fatalf("another pod: %v", err)
+			}
+			done()
+		}
+		for _, done := range hang {
+			done()
+		}
+		if q.free != 2 {
+			t.Errorf("%d places in the end", q.free)
+		}
+	})
+}
