@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -235,6 +236,7 @@ func (t *Tree) Kill(uid types.UID) error {
 // Sweep removes cgroups of pods that are no more, with what still runs in them if they were ours.
 func (t *Tree) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 	var errs []error
+	strange := map[types.UID]bool{}
 	for _, in := range tiers() {
 		for _, folder := range t.files.list(t.at(in)) {
 			uid, ok := in.podOf(folder, t.cfg.Systemd)
@@ -243,6 +245,7 @@ func (t *Tree) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 			}
 			at := path.Join(t.at(in), folder)
 			if !t.cfg.Ours(uid) && t.files.busy(at) {
+				strange[uid] = true
 				t.stranger(uid, at)
 				continue
 			}
@@ -250,6 +253,9 @@ func (t *Tree) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 			errs = append(errs, t.files.remove(ctx, at))
 		}
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.strange, func(uid types.UID, _ bool) bool { return !strange[uid] })
 	return errors.Join(errs...)
 }
 
