@@ -71,7 +71,7 @@ func (l *Loop) missing(source string) {
 		if w.set == l.merged {
 			continue
 		}
-		if w.source == source && w.pod != nil {
+		if w.source == source && w.pod != nil && !w.absent {
 			gone = append(gone, w)
 		}
 		if w.from == source {

@@ -269,3 +269,19 @@ func TestAPodThatEndsWhileItIsToBePreemptedMakesRoom(t *testing.T) {
 		}
 	})
 }
+
+func TestAPodThatAnotherSourceTakesOverRunsAgain(t *testing.T) {
+	onNode(t, nil, func(n *node) {
+		n.do("add web app=trap_''_TERM;_sleep_100000 grace=5")
+		synctest.Wait()
+		n.do("remove web")
+		synctest.Wait()
+		n.do("add web app=sleep_100000 source=api")
+		synctest.Wait()
+		n.send() // the first source says once more that it does not want it
+		time.Sleep(20 * time.Second)
+		if got := n.runs(); len(got) != 1 {
+			t.Errorf("these run: %v", got)
+		}
+	})
+}
