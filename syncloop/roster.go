@@ -98,6 +98,12 @@ func (r *Roster) Active() []*v1.Pod {
 	return r.list((*worker).active)
 }
 
+// Unsettled are the pods of which the node does not have everything back: those of Active, and those that run no more but
+// whose volumes and the like are still there.
+func (r *Roster) Unsettled() []*v1.Pod {
+	return r.list(func(w *worker) bool { return w.active() || w.phase == terminated })
+}
+
 // Removable says that nothing of that pod needs to be kept. It is false until all sources have been complete once.
 func (r *Roster) Removable(uid types.UID) bool {
 	r.mu.Lock()

@@ -285,3 +285,21 @@ func TestAPodThatAnotherSourceTakesOverRunsAgain(t *testing.T) {
 		}
 	})
 }
+
+func TestAReasonGivenToAPodThatHasEndedIsNotTold(t *testing.T) {
+	volumes := holding{make(chan struct{})}
+	tune := func(_ context.Context, _ *sync.WaitGroup, cfg *syncloop.Config) { cfg.Volumes = volumes }
+	onNode(t, tune, func(n *node) {
+		n.do("add web app=exit_0 source=api policy=Never")
+		time.Sleep(10 * time.Second)
+		if a, u := n.roster.Active(), n.roster.Unsettled(); len(a) != 0 || len(u) != 1 {
+			t.Errorf("while a volume is held %d are active and %d unsettled", len(a), len(u))
+		}
+		n.do("kill web Evicted")
+		close(volumes.busy)
+		time.Sleep(20 * time.Second)
+		if got := n.api.phaseOf("web"); got != "Succeeded " || len(n.roster.Unsettled()) > 0 {
+			t.Errorf("in the end: %s, unsettled %v", got, n.roster.Unsettled())
+		}
+	})
+}

@@ -91,9 +91,15 @@ func newShutdown(c shutdownConfig) (*shutdown.Manager, error) {
 		return nil, nil
 	}
 	return shutdown.New(shutdown.Config{
-		Notice: logind.Notice{}, Pods: c.g.roster, Periods: periods, Node: c.o.nodeName, Changed: c.g.changed, Observe: c.obs,
+		Notice: logind.Notice{}, Pods: leaving{c.g.roster}, Periods: periods, Node: c.o.nodeName, Changed: c.g.changed, Observe: c.obs,
 	})
 }
+
+// leaving are the pods that a machine waits for before it goes down, also for what they still hold.
+type leaving struct{ *syncloop.Roster }
+
+// Active are those, too, that only hold something.
+func (l leaving) Active() []*v1.Pod { return l.Unsettled() }
 
 // admit are the guards' reasons to refuse pods.
 func (g guards) admit() []syncloop.Admitter {
