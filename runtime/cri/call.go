@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -63,11 +64,11 @@ func failure(what string, err error) error {
 		return nil
 	}
 	s := status.Convert(err)
-	return &callError{what: what, status: s, means: meaning(s.Code())}
+	return &callError{what: what, status: s, means: meaning(s)}
 }
 
-func meaning(c codes.Code) error {
-	switch c {
+func meaning(s *status.Status) error {
+	switch s.Code() {
 	case codes.NotFound:
 		return runtime.ErrNotFound
 	case codes.Unavailable:
@@ -79,8 +80,11 @@ func meaning(c codes.Code) error {
 	case codes.Canceled:
 		return context.Canceled
 	default:
-		return nil
 	}
+	if strings.Contains(s.Message(), "is reserved") { // a name, by a call that was cut and is being undone; there is no code for it
+		return runtime.ErrInUse
+	}
+	return nil
 }
 
 // gone makes "it is not there" a success, for calls that take away.

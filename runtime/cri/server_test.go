@@ -179,6 +179,7 @@ func TestErrorsSayWhatTheyMean(t *testing.T) {
 		"unsupported": {errors.ErrUnsupported, errors.ErrUnsupported},
 		"deadline":    {context.DeadlineExceeded, context.DeadlineExceeded},
 		"cancelled":   {context.Canceled, context.Canceled},
+		"reserved":    {errors.New(`failed to reserve sandbox name "web_default_u_0": name "web_default_u_0" is reserved for "5f3a"`), runtime.ErrInUse},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake.Inject("RunSandbox", runtimetest.Fail(row.fault))

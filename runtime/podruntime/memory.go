@@ -45,8 +45,8 @@ const (
 
 // gate keeps something that failed from being tried at every wake. It opens at its time, or when the spec changes.
 type gate struct {
-	shut, until time.Time
-	spec        uint64
+	since, shut, until time.Time // first, last, and when it opens
+	spec               uint64
 }
 
 func (m *memory) with(uid types.UID, f func(p *remembered)) {
@@ -141,19 +141,35 @@ func (m *memory) set(uid types.UID, container string, w *runtime.Waiting) (chang
 }
 
 func (m *memory) shut(uid types.UID, what string, spec uint64, now, until time.Time) {
-	m.with(uid, func(p *remembered) { p.gates[what] = gate{now, until, spec} })
+	m.with(uid, func(p *remembered) { p.gates[what] = gate{p.since(what, spec, now), now, until, spec} })
+}
+
+// failing is since when something fails that has just failed.
+func (m *memory) failing(uid types.UID, what string, spec uint64, now time.Time) (since time.Time) {
+	m.with(uid, func(p *remembered) { since = p.since(what, spec, now) })
+	return since
+}
+
+func (p *remembered) since(what string, spec uint64, now time.Time) time.Time {
+	if g, ok := p.gates[what]; ok && g.spec == spec {
+		return g.since
+	}
+	return now
+}
+
+// works forgets that something failed.
+func (m *memory) works(uid types.UID, what string) {
+	m.with(uid, func(p *remembered) { delete(p.gates, what) })
 }
 
 // gate says until when something must not be tried; zero: it may.
 func (m *memory) gate(uid types.UID, what string, spec uint64, now time.Time) (until time.Time) {
 	m.with(uid, func(p *remembered) {
-		g, ok := p.gates[what]
-		switch {
-		case !ok:
-		case g.spec == spec && g.until.After(now):
-			until = g.until
-		default:
+		switch g, ok := p.gates[what]; {
+		case ok && g.spec != spec:
 			delete(p.gates, what)
+		case g.until.After(now):
+			until = g.until
 		}
 	})
 	return until

@@ -149,12 +149,17 @@ const retryAfter = 10 * time.Second
 // unavailableAfter is the same for an engine that does not answer: it may be back at once.
 const unavailableAfter = time.Second
 
-func retryOf(err error, now time.Time) time.Time {
+// retryOf is when something is tried again that has failed since then. A name that is in use is asked for often at first: it
+// may be that of a call that was cut a moment ago, such as by the end of an agent.
+func retryOf(err error, since, now time.Time) time.Time {
 	if w, ok := errors.AsType[*runtime.WaitingError](err); ok && !w.Until.IsZero() {
 		return w.Until
 	}
 	if errors.Is(err, runtime.ErrUnavailable) || errors.Is(err, runtime.ErrNetworkNotReady) {
 		return now.Add(unavailableAfter)
+	}
+	if errors.Is(err, runtime.ErrInUse) {
+		return now.Add(min(max(now.Sub(since), unavailableAfter), retryAfter))
 	}
 	return now.Add(retryAfter)
 }

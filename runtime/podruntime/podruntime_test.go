@@ -627,3 +627,29 @@ func TestDeedsOfInstancesThatAreNoMoreAreForgotten(t *testing.T) {
 		t.Error("that of an instance that is there was forgotten")
 	}
 }
+
+func TestANameInUseIsAskedForOftenAtFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := pod("sleep 100")
+		n.engine.Inject("RunSandbox", runtimetest.Fail(fmt.Errorf("name web is reserved: %w", runtime.ErrInUse)))
+		var waits []time.Duration
+		for range 7 {
+			result, err := n.Sync(t.Context(), p, runtime.SyncInput{Seen: n.look(p)})
+			if !errors.Is(err, runtime.ErrInUse) {
+				t.Fatal(err)
+			}
+			waits = append(waits, time.Until(result.RetryAt)/time.Second)
+			time.Sleep(time.Until(result.RetryAt))
+		}
+		if want := []time.Duration{1, 1, 2, 4, 8, 10, 10}; !slices.Equal(waits, want) {
+			t.Errorf("waits of %v seconds", waits)
+		}
+		n.engine.Inject("RunSandbox", nil)
+		n.sync(p)
+		n.sync(p)
+		if got := len(n.memory.pods[p.UID].gates); got > 0 {
+			t.Errorf("%d failures are remembered of what works", got)
+		}
+	})
+}

@@ -140,7 +140,7 @@ func (s *step) fail(err error) {
 	}
 	s.stuck, s.result.Resize = true, err
 	now := time.Now()
-	until := retryOf(err, now)
+	until := retryOf(err, now, now)
 	s.memory.shut(s.pod.UID, resizes, fingerprint(s.sizes), now, until)
 	s.retry(until)
 	s.metrics.resizes.Record(float64(now.Sub(s.now).Milliseconds()), "false")

@@ -159,10 +159,11 @@ func (s *step) gated(what string, act func() error) error {
 	err := act()
 	if err == nil {
 		s.memory.unfollow(s.pod.UID, what)
+		s.memory.works(s.pod.UID, what)
 		return nil
 	}
 	now := time.Now()
-	until := retryOf(err, now)
+	until := retryOf(err, s.memory.failing(s.pod.UID, what, spec, now), now)
 	s.memory.shut(s.pod.UID, what, spec, now, until)
 	if what != "" {
 		s.follow(s.pod, what, err)
