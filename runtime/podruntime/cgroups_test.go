@@ -111,3 +111,17 @@ func TestCgroups(t *testing.T) {
 	}
 	did("the end", "remove u-1", "remove u-1")
 }
+
+// Whoever keeps cgroups, such as systemd, may have removed one in which nothing ran.
+func TestTheCgroupOfAPodIsThereForEachSandbox(t *testing.T) {
+	g := &groups{fail: map[string]error{}}
+	n := newNode(t, func(c *Config) { g.Engine = c.Engine.(*runtimetest.Engine); c.Engine, c.Cgroups = g, g })
+	p := pod(polite)
+	n.sync(p)
+	g.Engine.EndSandbox(n.look(p).Sandboxes[0].ID)
+	_ = g.take()
+	n.sync(p)
+	if did := g.take(); len(did) < 2 || !strings.HasPrefix(did[0], "ensure") || !strings.HasPrefix(did[1], "sandbox") {
+		t.Errorf("for another sandbox: %q", did)
+	}
+}

@@ -109,12 +109,13 @@ func (s *step) grow(ctx context.Context, p plan.Plan) error {
 	return nil
 }
 
-// growCgroup makes the pod's cgroup, unless it is known to be as it should.
+// growCgroup makes the pod's cgroup, unless it is known to be as it should. One in which nothing ran may be gone.
 func (s *step) growCgroup(ctx context.Context, p plan.Plan) error {
 	if s.cfg.Cgroups == nil || len(p.Actions) == 0 && !s.in.Seen.Running() {
 		return nil
 	}
-	s.memory.with(s.pod.UID, func(p *remembered) { s.grown = p.room != fingerprint(s.sizes) })
+	empty := slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Verb == plan.RunSandbox })
+	s.memory.with(s.pod.UID, func(p *remembered) { s.grown = empty || p.room != fingerprint(s.sizes) })
 	if !s.grown {
 		return nil
 	}
