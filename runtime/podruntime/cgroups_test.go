@@ -118,7 +118,7 @@ func TestTheCgroupOfAPodIsThereForEachSandbox(t *testing.T) {
 	n := newNode(t, func(c *Config) { g.Engine = c.Engine.(*runtimetest.Engine); c.Engine, c.Cgroups = g, g })
 	p := pod(polite)
 	n.sync(p)
-	g.Engine.EndSandbox(n.look(p).Sandboxes[0].ID)
+	g.EndSandbox(n.look(p).Sandboxes[0].ID)
 	_ = g.take()
 	n.sync(p)
 	if did := g.take(); len(did) < 2 || !strings.HasPrefix(did[0], "ensure") || !strings.HasPrefix(did[1], "sandbox") {
