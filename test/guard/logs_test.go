@@ -59,7 +59,8 @@ func TestTwoFollowTwentyRotations(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &counted{Engine: engine}
-	id, path := printer(t, engine)
+	may := t.TempDir()
+	id, path := printer(t, engine, may)
 	var ended atomic.Bool
 	var readers sync.WaitGroup
 	sums := make([][]byte, 2)
@@ -85,7 +86,12 @@ func TestTwoFollowTwentyRotations(t *testing.T) {
 	defer stop()
 	rotated := make(chan error)
 	go func() { rotated <- rotator.Run(ctx) }()
-	for {
+	for next := 0; ; time.Sleep(20 * time.Millisecond) {
+		for ; int64(next) < c.reopened.Load(); next++ {
+			if err := os.WriteFile(filepath.Join(may, fmt.Sprint(next)), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
 		s, err := engine.Container(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
@@ -93,7 +99,6 @@ func TestTwoFollowTwentyRotations(t *testing.T) {
 		if s.State == runtime.Exited {
 			break
 		}
-		time.Sleep(200 * time.Millisecond)
 	}
 	ended.Store(true)
 	readers.Wait()
@@ -120,8 +125,8 @@ func TestTwoFollowTwentyRotations(t *testing.T) {
 	t.Logf("%d MB in %d rotations", size>>20, c.reopened.Load())
 }
 
-// printer starts a container, and returns where it logs to.
-func printer(t *testing.T, engine *cri.Engine) (id, path string) {
+// printer starts a container, and returns where it logs to. After a burst it waits until may has a file of the burst's number.
+func printer(t *testing.T, engine *cri.Engine, may string) (id, path string) {
 	t.Helper()
 	ctx := t.Context()
 	dir := t.TempDir()
@@ -144,9 +149,10 @@ func printer(t *testing.T, engine *cri.Engine) (id, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := fmt.Sprintf(`BEGIN { for (k = 0; k <= %d; k++) { for (i = 0; i < %d; i++) print k * %d + i, pad; fflush(); system("sleep 0.3") } }`, rotations, burst, burst)
+	script := fmt.Sprintf(`BEGIN { for (k = 0; k <= %d; k++) { for (i = 0; i < %d; i++) print k * %d + i, pad; fflush(); if (k < %d) system("until [ -e /may/" k " ]; do sleep 0.02; done") } }`, rotations, burst, burst, rotations)
 	id, err = engine.CreateContainer(ctx, box, &runtime.ContainerConfig{
 		Name: "app", Image: img.ID, Command: []string{"awk", "-v", "pad=" + pad, script}, LogPath: "app.log", Sandbox: sandbox,
+		Mounts: []runtime.Mount{{HostPath: may, ContainerPath: "/may", ReadOnly: true}},
 	})
 	if err == nil {
 		err = engine.StartContainer(ctx, id)
