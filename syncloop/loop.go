@@ -215,7 +215,14 @@ func (l *Loop) after(w *worker, d time.Duration) {
 	}
 	w.quiet()
 	w.timerAt = at
-	w.timer = time.AfterFunc(d, func() { l.r.Wake(w.uid) })
+	w.timer = time.AfterFunc(d, func() {
+		l.r.mu.Lock()
+		defer l.r.mu.Unlock()
+		if w.timerAt.Equal(at) {
+			w.timer, w.timerAt = nil, time.Time{}
+		}
+		l.r.wake(w.uid)
+	})
 }
 
 // quiet stops a worker's timer. The roster is locked.

@@ -303,3 +303,14 @@ func TestAReasonGivenToAPodThatHasEndedIsNotTold(t *testing.T) {
 		}
 	})
 }
+
+func TestADeadlineIsKeptThoughAStepTakesLong(t *testing.T) {
+	onNode(t, nil, func(n *node) {
+		n.do("slow CreateContainer 20m")
+		n.do("add web app=sleep_100000 source=api deadline=100")
+		time.Sleep(110 * time.Second)
+		if got := n.api.phaseOf("web"); got != "Failed DeadlineExceeded" {
+			t.Errorf("after the deadline: %s", got)
+		}
+	})
+}
