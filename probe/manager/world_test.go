@@ -1,9 +1,11 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -89,10 +91,22 @@ func (w *world) answers(f func(ctx context.Context, probeName, id string) (probe
 func (w *world) after(d time.Duration, want ...string) {
 	w.t.Helper()
 	time.Sleep(d)
-	got := w.take()
-	if !slices.Equal(got, want) {
+	got := inOrder(w.take())
+	if !slices.Equal(got, inOrder(want)) {
 		w.t.Errorf("in %v to %v:\n got %q\nwant %q", d, time.Since(w.begin), got, want)
 	}
+}
+
+// inOrder are lines by their time: what happens at one instant has no order.
+func inOrder(lines []string) []string {
+	at := func(line string) time.Duration {
+		when, _, _ := strings.Cut(line, " ")
+		d, _ := time.ParseDuration(when)
+		return d
+	}
+	return slices.SortedFunc(slices.Values(lines), func(a, b string) int {
+		return cmp.Or(cmp.Compare(at(a), at(b)), strings.Compare(a, b))
+	})
 }
 
 // take is what happened since it was asked last.
