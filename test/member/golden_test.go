@@ -79,7 +79,8 @@ func viewUnder(t *testing.T, a cluster.Agent) map[string]string {
 	n.events(view, "default", func(v1.Event) string { return "node-events" }, func(e v1.Event) bool {
 		return e.InvolvedObject.Kind == "Node" && e.ReportingController != "node-controller" && !e.LastTimestamp.Before(&begun)
 	})
-	delete(view, "events/warm") // who was first pulled its image
+	delete(view, "events/warm")
+	delete(view, "events/warmer")
 	n.nodeView(view)
 	for document, text := range view {
 		view[document] = Normal(text)
@@ -94,19 +95,23 @@ func viewUnder(t *testing.T, a cluster.Agent) map[string]string {
 	return named
 }
 
-// warm has the image there that the pods use: who comes first pulls it, and only one is.
+// warm has the image there that the pods use: who comes first pulls it, and only one is. Containerd knows the digest of one
+// only when it was pulled twice.
 func (n *node) warm() {
 	n.t.Helper()
-	_, err := n.Kubectl(n.t.Context(), "-n", n.ns, "run", "warm", "--restart=Never", "--image=registry.k8s.io/e2e-test-images/busybox:1.37.0-2", "--command", "--", "true")
-	check(n.t, err)
-	n.until("the image is there", func() error {
-		p, err := n.api.CoreV1().Pods(n.ns).Get(n.t.Context(), "warm", metav1.GetOptions{})
-		if err == nil && p.Status.Phase != v1.PodSucceeded {
-			err = fmt.Errorf("the pod that wants it is %s", p.Status.Phase)
-		}
-		return err
-	})
-	n.deleted("warm")
+	for _, name := range []string{"warm", "warmer"} {
+		_, err := n.Kubectl(n.t.Context(), "-n", n.ns, "run", name, "--restart=Never", "--image-pull-policy=Always",
+			"--image=registry.k8s.io/e2e-test-images/busybox:1.37.0-2", "--command", "--", "true")
+		check(n.t, err)
+		n.until("the image is there", func() error {
+			p, err := n.api.CoreV1().Pods(n.ns).Get(n.t.Context(), name, metav1.GetOptions{})
+			if err == nil && p.Status.Phase != v1.PodSucceeded {
+				err = fmt.Errorf("the pod that wants it is %s", p.Status.Phase)
+			}
+			return err
+		})
+		n.deleted(name)
+	}
 }
 
 // deleted deletes a pod and waits until it is gone.
