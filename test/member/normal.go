@@ -20,7 +20,7 @@ var replacements = []struct { //nolint:gochecknoglobals // a table
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`), "TIME"},
 	{regexp.MustCompile(`\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}`), "TIME"},
 	{regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}:\d{4,5}->`), "HERE->"},
-	{regexp.MustCompile(`\b(\d{1,3}\.){3}([2-9]|[1-9]\d|1\d\d|2\d\d)\b`), "POD-IP"}, // the node has number 1
+	{regexp.MustCompile(`\b(\d{1,3}\.){3}([02-9]|[1-9]\d|1\d\d|2\d\d)\b|\b(\d{1,3}\.){2}\d{0,2}[13579]\.1\b`), "POD-IP"}, // the node has number 1 of an even net
 	{regexp.MustCompile(`\b\d+\.\d+(s|ms|µs)\b|\b\d+(ms|µs)\b`), "DURATION"},
 	{regexp.MustCompile(`\bback-off (\d+m)?\d+s\b`), "back-off DURATION"},
 	{regexp.MustCompile(`\b(web)-[a-z0-9]{8,10}-[a-z0-9]{5}\b`), "$1-X"},

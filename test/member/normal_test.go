@@ -11,7 +11,7 @@ func TestNormal(t *testing.T) {
 	for rule, c := range map[string]struct{ text, want string }{
 		"identifiers":      {"uid: 0d3b9e1c-3f5c-4c8e-9d55-0a3c5f6b7a89 in member-x7k2p, a_member-x7k2p", "uid: UID in NAMESPACE, a_NAMESPACE"},
 		"times":            {"Started: Mon, 30 Nov 2026 07:57:33 +0000, 2026-11-30T07:47:16.346721Z", "Started: TIME, TIME"},
-		"pods' addresses":  {"10.194.240.17 on 10.194.240.1", "POD-IP on 10.194.240.1"},
+		"pods' addresses":  {"10.194.240.17, 10.194.241.0 and 10.194.241.1 on 10.194.240.1", "POD-IP, POD-IP and POD-IP on 10.194.240.1"},
 		"durations":        {"pulled in 1.203s, 20ms; delay=0s timeout=10s", "pulled in DURATION, DURATION; delay=0s timeout=10s"},
 		"back-offs":        {"back-off 1m20s restarting", "back-off DURATION restarting"},
 		"made-up names":    {"web-5d4f8c7b9d-x2x4z daemon-abcde kube-api-access-9kjx2", "web-X daemon-X kube-api-access-X"},
