@@ -93,7 +93,9 @@ func front(o *options, m *member, c server.Config, log *slog.Logger) (*web, erro
 	if err != nil {
 		return nil, err
 	}
-	return onceFree(func() (*web, error) { return newWeb(o.address, o.port, handler, secure, log.With("component", "server")) })
+	return onceFree(func() (*web, error) {
+		return newWeb(o.address, o.port, handler, secure, log.With("component", "server"))
+	})
 }
 
 // handover is how long an agent that was here before may take to give back its port after it is gone for those who wait for it.
