@@ -490,6 +490,7 @@ func TestAServerThatHangsHoldsUpNobodyForLong(t *testing.T) {
 		a.needs(t.Context(), "u1")
 		a.stop()
 		a = l.start(t, s)
+		synctest.Wait() // what is kept is read
 		s.hangs = true
 		began := time.Now()
 		if cm, err := a.ConfigMap(t.Context(), "shop", "settings"); err != nil || cm.Data["colour"] != "red" || time.Since(began) > patience {
