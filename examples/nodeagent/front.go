@@ -4,13 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	authnv1 "k8s.io/api/authentication/v1"
@@ -93,22 +91,7 @@ func front(o *options, m *member, c server.Config, log *slog.Logger) (*web, erro
 	if err != nil {
 		return nil, err
 	}
-	return onceFree(func() (*web, error) {
-		return newWeb(o.address, o.port, handler, secure, log.With("component", "server"))
-	})
-}
-
-// handover is how long an agent that was here before may take to give back its port after it is gone for those who wait for it.
-const handover = 3 * time.Second
-
-// onceFree opens a server whose port another agent may just be giving back.
-func onceFree(open func() (*web, error)) (*web, error) {
-	for until := time.Now().Add(handover); ; time.Sleep(handover / 20) {
-		w, err := open()
-		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(until) {
-			return w, err
-		}
-	}
+	return newWeb(o.address, o.port, handler, secure, log.With("component", "server"))
 }
 
 // accessOf is who may use the API: without a cluster whoever has the token, or a certificate of the authority that is named.

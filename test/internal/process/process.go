@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Match recognises a process by the words it was started with. It gets none for one that has ended.
@@ -53,29 +55,33 @@ func FromFile(path string, match Match) int {
 	return pid
 }
 
-// End sends a signal and waits until the process has ended, killing it when it has not after ten seconds.
+// End sends a signal and waits until the process has ended and given back its files and ports, killing it when it has not
+// after ten seconds.
 func End(ctx context.Context, pid int, match Match, sig syscall.Signal) error {
-	p, err := os.FindProcess(pid) // a handle, taken before the look at what it is, so that no other is hit
+	fd, err := unix.PidfdOpen(pid, 0) // taken before the look at what it is, so that no other is hit
+	if errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("find process %d: %w", pid, err)
 	}
-	defer func() { _ = p.Release() }()
-	patience := time.After(10 * time.Second)
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
+	defer func() { _ = unix.Close(fd) }()
 	if !match(Arguments(pid)) {
 		return nil
 	}
-	if err := signal(p, sig); err != nil {
-		return err
+	patience := time.After(10 * time.Second)
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	if err := signal(fd, sig); err != nil {
+		return fmt.Errorf("signal process %d: %w", pid, err)
 	}
-	for match(Arguments(pid)) {
+	for !ended(fd) {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the end of process %d: %w", pid, ctx.Err())
 		case <-patience:
-			if err := signal(p, syscall.SIGKILL); err != nil {
-				return err
+			if err := signal(fd, syscall.SIGKILL); err != nil {
+				return fmt.Errorf("kill process %d: %w", pid, err)
 			}
 		case <-look.C:
 		}
@@ -83,9 +89,15 @@ func End(ctx context.Context, pid int, match Match, sig syscall.Signal) error {
 	return nil
 }
 
-func signal(p *os.Process, sig syscall.Signal) error {
-	if err := p.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("signal process %d: %w", p.Pid, err)
+// ended says that nothing of a process is left but its exit code. Its arguments are gone before its ports are free.
+func ended(fd int) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
+}
+
+func signal(fd int, sig syscall.Signal) error {
+	if err := unix.PidfdSendSignal(fd, sig, nil, 0); !errors.Is(err, syscall.ESRCH) {
+		return err
 	}
-	return nil
+	return nil // it has ended
 }
