@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubeletkit/kubeletkit/imagegc"
+	"github.com/kubeletkit/kubeletkit/internal/layers"
 	"github.com/kubeletkit/kubeletkit/network"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/observe/prom"
@@ -177,7 +178,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	}
 	log.Info("the agent starts", "node", o.nodeName, "runtime", o.kubelet.ContainerRuntimeEndpoint, "manifests", o.kubelet.StaticPodPath, "root", o.flags.RootDir, "cluster", m != nil)
 	defer log.Info("the agent has stopped; its pods go on")
-	return layers(ctx,
+	return layers.Run(ctx,
 		append([]runner{watch}, m.ground(o)...),
 		append([]runner{statuses}, m.reports()...),
 		append([]runner{lifecycle, health, volumes, figures}, grouped.runners()...),

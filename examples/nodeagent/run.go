@@ -10,36 +10,11 @@ import (
 	"net/http"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/kubeletkit/kubeletkit/internal/layers"
 )
 
 // runner is a part that runs until its context ends.
-type runner interface {
-	Run(ctx context.Context) error
-}
-
-// layers runs groups of parts, the first one lowest, until ctx ends or a part fails. They start from the ground up and
-// stop from the top down: a group is told to stop when all above it have ended.
-func layers(ctx context.Context, groups ...[]runner) error {
-	if len(groups) == 0 {
-		<-ctx.Done()
-		return nil
-	}
-	own, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	above, fail := context.WithCancel(ctx)
-	defer fail()
-	var g errgroup.Group
-	for _, r := range groups[0] {
-		g.Go(func() error {
-			defer fail() // without this part there is no point in working on
-			return r.Run(own)
-		})
-	}
-	err := layers(above, groups[1:]...)
-	stop()
-	return errors.Join(err, g.Wait())
-}
+type runner = layers.Part
 
 // web serves a handler over HTTPS, or without a TLS configuration over HTTP. It is bound before Run, so that a port that is
 // taken is an error at the start.

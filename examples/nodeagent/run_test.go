@@ -15,60 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
-
-// named writes down when it starts and stops.
-type named struct {
-	name string
-	log  *[]string
-	mu   *sync.Mutex
-	fail error
-}
-
-func (n named) say(s string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	*n.log = append(*n.log, s)
-}
-
-func (n named) Run(ctx context.Context) error {
-	if n.fail != nil {
-		return n.fail
-	}
-	<-ctx.Done()
-	n.say(n.name)
-	return nil
-}
-
-func TestLayersStopFromTheTop(t *testing.T) {
-	var log []string
-	var mu sync.Mutex
-	part := func(name string) runner { return named{name, &log, &mu, nil} }
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	if err := layers(ctx, []runner{part("ground")}, []runner{part("loop")}, []runner{part("guard")}); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"guard", "loop", "ground"}, log); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestOnePartFailsAllStop(t *testing.T) {
-	var log []string
-	var mu sync.Mutex
-	broken := errors.New("broken")
-	err := layers(t.Context(), []runner{named{"ground", &log, &mu, nil}}, []runner{named{fail: broken}}, []runner{named{"guard", &log, &mu, nil}})
-	if !errors.Is(err, broken) {
-		t.Error(err)
-	}
-	if diff := cmp.Diff([]string{"guard", "ground"}, log); diff != "" {
-		t.Error(diff)
-	}
-}
 
 func TestJournaldLines(t *testing.T) {
 	var out bytes.Buffer

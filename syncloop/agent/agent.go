@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/kubeletkit/kubeletkit/imagegc"
+	"github.com/kubeletkit/kubeletkit/internal/layers"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/pleg"
 	probes "github.com/kubeletkit/kubeletkit/probe/manager"
@@ -51,7 +52,7 @@ type Agent struct {
 	pods    *podruntime.Runtime
 	volumes *volume.Manager
 	health  map[string]func() error
-	layers  [][]runner // the lowest first
+	layers  [][]layers.Part // the lowest first
 }
 
 // New joins the parts. Nothing is started, and nothing is read or written.
@@ -121,7 +122,7 @@ func join(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	guards := []runner{dead}
+	guards := []layers.Part{dead}
 	if cfg.Reopen != nil {
 		rotator, err := logs.NewRotator(logs.RotatorConfig{Containers: cfg.Engine, Reopen: cfg.Reopen, Log: cfg.Observe.Logger()})
 		if err != nil {
@@ -132,7 +133,7 @@ func join(cfg Config) (*Agent, error) {
 	return &Agent{
 		roster: roster, pods: pods, volumes: volumes,
 		health: map[string]func() error{"syncloop": loop.Healthy, "pleg": lifecycle.Healthy},
-		layers: [][]runner{{statuses}, {lifecycle, health, volumes}, {loop}, guards},
+		layers: [][]layers.Part{{statuses}, {lifecycle, health, volumes}, {loop}, guards},
 	}, nil
 }
 
@@ -154,7 +155,7 @@ func remembered(cfg Config) (map[string]syncloop.PodSource, error) {
 
 // Run keeps the pods running until ctx ends or a part fails. It returns nil once ctx has ended and all parts have; the pods
 // go on. It is called once.
-func (a *Agent) Run(ctx context.Context) error { return run(ctx, a.layers...) }
+func (a *Agent) Run(ctx context.Context) error { return layers.Run(ctx, a.layers...) }
 
 // Roster is who is on this node.
 func (a *Agent) Roster() *syncloop.Roster { return a.roster }

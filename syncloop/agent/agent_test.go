@@ -3,8 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -194,57 +192,5 @@ func TestNewRefuses(t *testing.T) {
 		if _, err := New(cfg); err == nil {
 			t.Errorf("%s: no error", what)
 		}
-	}
-}
-
-// part is a runner that says when it begins and ends.
-type part struct {
-	name string
-	log  func(string)
-	fail error
-}
-
-func (p part) Run(ctx context.Context) error {
-	p.log(p.name + " runs")
-	if p.fail == nil {
-		<-ctx.Done()
-	}
-	p.log(p.name + " ends")
-	return p.fail
-}
-
-func TestLayersStopFromTheTopDown(t *testing.T) {
-	for _, failing := range []string{"", "low", "middle", "high"} {
-		t.Run(fmt.Sprintf("failing=%q", failing), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var mu sync.Mutex
-				var ends []string
-				log := func(line string) {
-					mu.Lock()
-					defer mu.Unlock()
-					if strings.HasSuffix(line, " ends") && !strings.HasPrefix(line, failing+" ") {
-						ends = append(ends, line)
-					}
-				}
-				broken := errors.New("broken")
-				var layers [][]runner
-				var want []string
-				for _, name := range []string{"low", "middle", "high"} {
-					p := part{name: name, log: log}
-					if name == failing {
-						p.fail = broken
-					} else {
-						want = append([]string{name + " ends"}, want...)
-					}
-					layers = append(layers, []runner{p})
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				err := run(ctx, layers...)
-				if errors.Is(err, broken) != (failing != "") || !slices.Equal(ends, want) {
-					t.Errorf("error %v, ended %q, want %q", err, ends, want)
-				}
-			})
-		})
 	}
 }
