@@ -31,8 +31,8 @@ check: vet lint
 	@$(MAKE) race
 
 race: ## all tests with the race detector
-	go test -race -timeout 20m $(TESTFLAGS) ./...
-	cd test && go test -race -timeout 20m $(TESTFLAGS) ./...
+	@status=0; for module in . test; do \
+	  (set -x; cd $$module && go test -race -timeout 20m $(TESTFLAGS) ./...) || status=1; done; exit $$status
 
 vet: ## go vet
 	go vet ./...
