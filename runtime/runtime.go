@@ -21,7 +21,7 @@ var (
 // Rejection is an error that ends a pod before it starts: phase Failed with this reason.
 type Rejection struct {
 	Reason, Message string
-	Instead         []types.UID // pods that may be ended in its place; then it is asked again
+	Instead         []types.UID // pods that are ended in its place; then it is asked again
 }
 
 func (r *Rejection) Error() string { return r.Reason + ": " + r.Message }
@@ -250,6 +250,7 @@ type Termination struct {
 	Grace           time.Duration // zero: the pod's own; never lengthens one that runs
 	Reason, Message string        // into the pod's status; empty: phase follows the exit codes
 	Disruption      bool          // adds condition DisruptionTarget
+	Disrupted       string        // what that condition says; empty: Message
 }
 
 // Removal says how much of an ended pod goes.

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -96,7 +97,8 @@ func disruption(in *Input, old, s *v1.PodStatus) *v1.PodCondition {
 	if t == nil || !t.Disruption || s.Phase == v1.PodSucceeded {
 		return was
 	}
-	if was != nil && was.Reason == v1.PodReasonTerminationByKubelet && was.Message == t.Message {
+	message := cmp.Or(t.Disrupted, t.Message)
+	if was != nil && was.Reason == v1.PodReasonTerminationByKubelet && was.Message == message {
 		return was
 	}
 	return &v1.PodCondition{
@@ -104,7 +106,7 @@ func disruption(in *Input, old, s *v1.PodStatus) *v1.PodCondition {
 		ObservedGeneration: in.Pod.Generation,
 		Status:             v1.ConditionTrue,
 		Reason:             v1.PodReasonTerminationByKubelet,
-		Message:            t.Message,
+		Message:            message,
 	}
 }
 

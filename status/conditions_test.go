@@ -94,6 +94,7 @@ func TestConditions(t *testing.T) {
 		{"no rule restarts all: no such condition", Input{Pod: app}, v1.AllContainersRestarting, "absent"},
 		{"DisruptionTarget only when asked for", Input{Pod: app, Seen: up, Termination: &runtime.Termination{Reason: "DeadlineExceeded"}}, target, "absent"},
 		{"c057: DisruptionTarget of an evicted pod", Input{Pod: app, Seen: up, Termination: evict}, target, "True TerminationByKubelet: disk"},
+		{"DisruptionTarget with words of its own", Input{Pod: app, Seen: up, Termination: &runtime.Termination{Reason: "Preempting", Message: "room", Disruption: true, Disrupted: "critical"}}, target, "True TerminationByKubelet: critical"},
 		{"DisruptionTarget stays", Input{Pod: app, Last: Compute(Input{Pod: app, Seen: up, Termination: evict, Now: now}), Seen: up}, target, "True TerminationByKubelet: disk"},
 		{"a pod that succeeded is not disrupted", Input{Pod: app, Last: v1.PodStatus{Phase: v1.PodSucceeded}, Termination: evict}, target, "absent"},
 	} {
