@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -90,16 +91,15 @@ func order(p *runtime.Pod) {
 }
 
 // Pod looks at one pod completely: termination messages and reasons for waiting included. A pod of which nothing exists is
-// empty.
+// empty. Lists say whether what an earlier look showed still holds; the engine is asked for the rest.
 func (r *Runtime) Pod(ctx context.Context, uid types.UID) (runtime.Pod, error) {
 	p := runtime.Pod{PodRef: runtime.PodRef{UID: uid}, At: time.Now()}
 	f := runtime.Filter{Pod: uid}
-	var sandboxes []runtime.Sandbox
 	var containers []runtime.Container
 	var lists errgroup.Group
-	lists.Go(func() (err error) { sandboxes, err = r.cfg.Engine.ListSandboxes(ctx, f); return err })
 	lists.Go(func() (err error) { containers, err = r.cfg.Engine.ListContainers(ctx, f); return err })
-	if err := lists.Wait(); err != nil {
+	sandboxes, err := r.cfg.Engine.ListSandboxes(ctx, f)
+	if err := cmp.Or(lists.Wait(), err); err != nil {
 		return p, fmt.Errorf("list pod %s: %w", uid, err)
 	}
 	if err := r.complete(ctx, &p, sandboxes, containers); err != nil {
@@ -118,44 +118,73 @@ func (r *Runtime) Pod(ctx context.Context, uid types.UID) (runtime.Pod, error) {
 	return p, nil
 }
 
-// complete looks at each sandbox and container. What went away between list and look is left out.
+// complete looks at each sandbox and container, unless an earlier look still holds. What went away between list and look is
+// left out.
 func (r *Runtime) complete(ctx context.Context, p *runtime.Pod, sandboxes []runtime.Sandbox, containers []runtime.Container) error {
-	var g errgroup.Group
-	g.SetLimit(looksAtOnce)
-	seenS, seenC := make([]*runtime.Sandbox, len(sandboxes)), make([]*runtime.Container, len(containers))
-	for i, s := range sandboxes {
-		g.Go(func() error {
-			full, err := r.cfg.Engine.Sandbox(ctx, s.ID)
+	g := &gallery{at: p.At, sandboxes: map[string]picture[runtime.Sandbox]{}, containers: map[string]picture[runtime.Container]{}}
+	var mu sync.Mutex // guards the maps of g
+	var looks []func() error
+	for i := range sandboxes {
+		s := &sandboxes[i]
+		if pic, good := r.pictures.sandbox(p.At, s); good {
+			g.sandboxes[s.ID] = pic
+			continue
+		}
+		looks = append(looks, func() error {
+			seen, err := r.cfg.Engine.Sandbox(ctx, s.ID)
 			if err == nil {
-				seenS[i] = &full
+				mu.Lock()
+				defer mu.Unlock()
+				g.sandboxes[s.ID] = picture[runtime.Sandbox]{seen, p.At, p.At}
 			}
 			return unlessGone(err)
 		})
 	}
-	for i, c := range containers {
-		g.Go(func() error {
-			full, err := r.cfg.Engine.Container(ctx, c.ID)
+	for i := range containers {
+		c := &containers[i]
+		if pic, good := r.pictures.container(p.At, c); good {
+			g.containers[c.ID] = pic
+			continue
+		}
+		looks = append(looks, func() error {
+			seen, err := r.cfg.Engine.Container(ctx, c.ID)
 			if err == nil {
-				r.lastWords(&full) //nolint:contextcheck // the end of a local file
-				seenC[i] = &full
+				r.lastWords(&seen) //nolint:contextcheck // the end of a local file
+				mu.Lock()
+				defer mu.Unlock()
+				g.containers[c.ID] = picture[runtime.Container]{seen, p.At, p.At}
 			}
 			return unlessGone(err)
 		})
 	}
-	if err := g.Wait(); err != nil {
+	if err := each(looks); err != nil {
 		return err
 	}
-	for _, s := range seenS {
-		if s != nil {
-			p.Sandboxes = append(p.Sandboxes, *s)
+	for _, s := range sandboxes {
+		if pic, exists := g.sandboxes[s.ID]; exists {
+			p.Sandboxes = append(p.Sandboxes, pic.seen)
 		}
 	}
-	for _, c := range seenC {
-		if c != nil {
-			p.Containers = append(p.Containers, *c)
+	for _, c := range containers {
+		if pic, exists := g.containers[c.ID]; exists {
+			p.Containers = append(p.Containers, pic.seen)
 		}
 	}
+	r.pictures.keep(p.UID, g)
 	return nil
+}
+
+// each does all of them, a few at once.
+func each(all []func() error) error {
+	if len(all) == 1 {
+		return all[0]()
+	}
+	var g errgroup.Group
+	g.SetLimit(looksAtOnce)
+	for _, f := range all {
+		g.Go(f)
+	}
+	return g.Wait()
 }
 
 func unlessGone(err error) error {

@@ -34,13 +34,15 @@ type remembered struct {
 	turn    uint64                     // of its starts; 0: none is given
 }
 
-// deed is something done once for a container instance.
+// deed is something done once for a container instance, or for a sandbox.
 type deed struct{ what, id string }
 
 // What is done once.
 const (
 	preStopRun  = "its preStop hook has run"
 	killingTold = "its end was told"
+
+	sandboxStopped = "it has given back its network"
 )
 
 // gate keeps something that failed from being tried at every wake. It opens at its time, or when the spec changes.
@@ -162,11 +164,11 @@ func (m *memory) works(uid types.UID, what string) {
 	m.with(uid, func(p *remembered) { delete(p.gates, what) })
 }
 
-// gate says until when something must not be tried; zero: it may.
-func (m *memory) gate(uid types.UID, what string, spec uint64, now time.Time) (until time.Time) {
+// gate says until when something must not be tried; zero: it may. What it depends on is asked only of what has failed.
+func (m *memory) gate(uid types.UID, what string, spec func() uint64, now time.Time) (until time.Time) {
 	m.with(uid, func(p *remembered) {
 		switch g, ok := p.gates[what]; {
-		case ok && g.spec != spec:
+		case ok && g.spec != spec():
 			delete(p.gates, what)
 		case g.until.After(now):
 			until = g.until
@@ -182,6 +184,14 @@ func (m *memory) once(uid types.UID, what, id string) (first bool) {
 		p.done[deed{what, id}] = true
 	})
 	return first
+}
+
+// did says that something was done once.
+func (m *memory) did(uid types.UID, what, id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.pods[uid]
+	return p != nil && p.done[deed{what, id}]
 }
 
 // notice is when each instance that has ended was first seen so.

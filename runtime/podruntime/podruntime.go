@@ -85,15 +85,16 @@ type Config struct {
 
 // Runtime is a syncloop.Runtime over an engine.
 type Runtime struct {
-	cfg     Config
-	files   layout
-	turns   turns
-	memory  memory
-	applied *podsizes.Store // what running containers were given
-	ranges  ranges
-	hooks   *http.Client
-	network uplink
-	metrics *metrics
+	cfg      Config
+	files    layout
+	turns    turns
+	memory   memory
+	pictures pictures
+	applied  *podsizes.Store // what running containers were given
+	ranges   ranges
+	hooks    *http.Client
+	network  uplink
+	metrics  *metrics
 }
 
 // New makes a Runtime at rest.

@@ -34,10 +34,18 @@ func (r *Runtime) Remove(ctx context.Context, uid types.UID, what runtime.Remova
 	}
 	var errs []error
 	for _, c := range containers {
-		errs = append(errs, r.removeContainer(ctx, c.ID, true))
+		if seen, known := r.pictures.log(uid, c.ID); known {
+			errs = append(errs, r.removeWithLog(ctx, &seen))
+		} else {
+			errs = append(errs, r.removeContainer(ctx, c.ID, true))
+		}
 	}
 	for _, s := range sandboxes {
-		errs = append(errs, r.removeSandbox(ctx, s.ID))
+		if r.memory.did(uid, sandboxStopped, s.ID) {
+			errs = append(errs, r.cfg.Engine.RemoveSandbox(ctx, s.ID))
+		} else {
+			errs = append(errs, r.removeSandbox(ctx, s.ID))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -53,6 +61,7 @@ func (r *Runtime) Remove(ctx context.Context, uid types.UID, what runtime.Remova
 		errs = append(errs, r.files.removePod(uid))
 	}
 	r.memory.forget(uid)
+	r.pictures.forget(uid)
 	r.applied.Forget(uid)
 	return errors.Join(errs...)
 }
@@ -62,7 +71,7 @@ func (r *Runtime) RemoveInstance(ctx context.Context, id string) error {
 	return r.removeContainer(ctx, id, true)
 }
 
-// removeContainer forgets one instance; its log goes first, so that none is left without an owner.
+// removeContainer forgets one instance, with its log or without.
 func (r *Runtime) removeContainer(ctx context.Context, id string, logs bool) error {
 	if logs {
 		c, err := r.cfg.Engine.Container(ctx, id)
@@ -72,14 +81,20 @@ func (r *Runtime) removeContainer(ctx context.Context, id string, logs bool) err
 		case err != nil:
 			return fmt.Errorf("look at container %s: %w", id, err)
 		}
-		if err := r.files.removeLog(&c); err != nil {
-			return fmt.Errorf("remove log of container %s: %w", c.Name, err)
-		}
+		return r.removeWithLog(ctx, &c)
 	}
 	if err := r.cfg.Engine.RemoveContainer(ctx, id); err != nil {
 		return fmt.Errorf("remove container %s: %w", id, err)
 	}
 	return nil
+}
+
+// removeWithLog forgets one instance that was looked at; its log goes first, so that none is left without an owner.
+func (r *Runtime) removeWithLog(ctx context.Context, c *runtime.Container) error {
+	if err := r.files.removeLog(c); err != nil {
+		return fmt.Errorf("remove log of container %s: %w", c.Name, err)
+	}
+	return r.removeContainer(ctx, c.ID, false)
 }
 
 // removeSandbox stops a sandbox before it goes: one that died by itself still has its network.
@@ -124,6 +139,7 @@ func (r *Runtime) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 	for _, uid := range r.memory.known() {
 		if gone(uid) {
 			r.memory.forget(uid)
+			r.pictures.forget(uid)
 		}
 	}
 	r.applied.Keep(func(uid types.UID) bool { return !gone(uid) })

@@ -84,7 +84,7 @@ func (s *step) grow(ctx context.Context, p plan.Plan) error {
 	updates := slices.DeleteFunc(slices.Clone(p.Actions), func(a plan.Action) bool { return a.Verb != plan.UpdateContainer })
 	s.sizes = podsizes.Of(s.pod)
 	if s.began = len(updates) > 0; s.began {
-		if until := s.memory.gate(s.pod.UID, resizes, fingerprint(s.sizes), s.now); !until.IsZero() {
+		if until := s.memory.gate(s.pod.UID, resizes, func() uint64 { return fingerprint(s.sizes) }, s.now); !until.IsZero() {
 			s.retry(until)
 			s.stuck = true
 			return nil
@@ -161,6 +161,7 @@ func (s *step) update(ctx context.Context, a plan.Action) {
 	if err == nil {
 		grant.limit(&res)
 		err = s.cfg.Engine.UpdateContainer(ctx, a.ID, res)
+		s.pictures.change(s.pod.UID) // it may have been done, error or not
 	}
 	if err != nil {
 		if ctx.Err() == nil {

@@ -69,7 +69,7 @@ func (r *Runtime) stop(ctx context.Context, pod *v1.Pod, actions []plan.Action) 
 	var containers, sandboxes errgroup.Group
 	for _, e := range all {
 		if e.Verb == plan.StopSandbox {
-			sandboxes.Go(func() error { return r.stopSandbox(ctx, e, all) })
+			sandboxes.Go(func() error { return r.stopSandbox(ctx, pod, e, all) })
 			continue
 		}
 		containers.Go(func() error {
@@ -86,7 +86,7 @@ func (r *Runtime) stop(ctx context.Context, pod *v1.Pod, actions []plan.Action) 
 	return errors.Join(containers.Wait(), sandboxes.Wait())
 }
 
-func (r *Runtime) stopSandbox(ctx context.Context, e *ending, all []*ending) error {
+func (r *Runtime) stopSandbox(ctx context.Context, pod *v1.Pod, e *ending, all []*ending) error {
 	for _, i := range e.After {
 		select {
 		case <-all[i].done:
@@ -100,6 +100,7 @@ func (r *Runtime) stopSandbox(ctx context.Context, e *ending, all []*ending) err
 	if err := r.cfg.Engine.StopSandbox(ctx, e.ID); err != nil {
 		return fmt.Errorf("stop sandbox %s: %w", e.ID, err)
 	}
+	r.memory.once(pod.UID, sandboxStopped, e.ID)
 	return nil
 }
 

@@ -72,8 +72,11 @@ func (s *step) held(p plan.Plan) bool {
 		return false
 	}
 	due := slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Verb == plan.RunSandbox })
-	until := s.memory.gate(s.pod.UID, "", specOf(s.pod, ""), s.now)
-	if !due || until.IsZero() {
+	if !due {
+		return false
+	}
+	until := s.memory.gate(s.pod.UID, "", func() uint64 { return specOf(s.pod, "") }, s.now)
+	if until.IsZero() {
 		return false
 	}
 	s.retry(until)
@@ -150,8 +153,7 @@ var errGated = errors.New("failed a short time ago and is tried again later")
 
 // gated does something unless it failed a short time ago.
 func (s *step) gated(what string, act func() error) error {
-	spec := specOf(s.pod, what)
-	if until := s.memory.gate(s.pod.UID, what, spec, s.now); !until.IsZero() {
+	if until := s.memory.gate(s.pod.UID, what, func() uint64 { return specOf(s.pod, what) }, s.now); !until.IsZero() {
 		s.retry(until)
 		return errGated
 	}
@@ -162,7 +164,7 @@ func (s *step) gated(what string, act func() error) error {
 		s.memory.works(s.pod.UID, what)
 		return nil
 	}
-	now := time.Now()
+	now, spec := time.Now(), specOf(s.pod, what)
 	until := retryOf(err, s.memory.failing(s.pod.UID, what, spec, now), now)
 	s.memory.shut(s.pod.UID, what, spec, now, until)
 	if what != "" {
@@ -187,10 +189,12 @@ func (s *step) runSandbox(ctx context.Context, a plan.Action) error {
 		return fmt.Errorf("sandbox of pod %s: %w", refOf(s.pod), err)
 	}
 	s.metrics.pods.Record(1)
+	at := time.Now()
 	if s.sandbox, err = s.cfg.Engine.Sandbox(ctx, id); err != nil {
 		s.tell("", true, "FailedPodSandBoxStatus", "Unable to get pod sandbox status: "+err.Error())
 		return fmt.Errorf("look at the new sandbox of pod %s: %w", refOf(s.pod), err)
 	}
+	s.pictures.add(at, s.sandbox)
 	s.cfg.Changed(s.pod.UID)
 	if c := s.sandbox; !s.pod.Spec.HostNetwork && s.in.Network.NetNS == "" && c.NetworkKnown && len(c.IPs) == 0 {
 		return fmt.Errorf("sandbox of pod %s: the runtime gave it no address", refOf(s.pod))
