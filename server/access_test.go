@@ -95,7 +95,11 @@ func TestCase_c124_nothingButHealthWithoutCredentials(t *testing.T) {
 		if len(s.got) > 0 {
 			t.Errorf("%s: sessions were opened: %+v", name, s.got)
 		}
-		if w := ask(h, "GET", "/healthz", ""); w.Code != http.StatusOK || w.Body.String() != "ok" {
+		want := http.StatusUnauthorized
+		if access == nil {
+			want = http.StatusOK
+		}
+		if w := ask(h, "GET", "/healthz", ""); w.Code != want {
 			t.Errorf("%s: health: %d %q", name, w.Code, w.Body)
 		}
 	}
@@ -137,6 +141,8 @@ func TestRights(t *testing.T) {
 		{"pods by proxy", "get nodes/proxy", "GET", "/pods/", 200},
 		{"running pods by the right to pods", "get nodes/pods", "GET", "/runningpods/", 200},
 		{"configz by its own right", "get nodes/configz", "GET", "/configz", 200},
+		{"health by its own right", "get nodes/healthz", "GET", "/healthz", 200},
+		{"health by another's right", "get nodes/configz", "GET", "/healthz", 403},
 		{"checks by their own right", "get nodes/healthz", "GET", "/healthz/ping", 200},
 		{"metrics by their own right", "get nodes/metrics", "GET", "/metrics", 200},
 		{"metrics below by the same", "get nodes/metrics", "GET", "/metrics/resource", 200},

@@ -16,8 +16,8 @@
 //	/debug/pods                                     what happened to each pod (format=json for programs)
 //	/debug/gc                                       Config.Garbage; with POST, which needs the verb create, it is removed
 //
-// There is never an open door. Only the path /healthz answers everybody; for any other one [Access] first finds out who
-// asks (or the answer is 401) and then whether that user may (or it is 403), before the path is even looked up.
+// There is never an open door. [Access] first finds out who asks (or the answer is 401) and then whether that user may (or
+// it is 403), before the path is even looked up; without an Access only /healthz answers, whoever asks.
 // The question is the kubelet's: a verb that follows the HTTP method, on resource "nodes" and a subresource that
 // follows the path. Unlike the kubelet, exec, attach and port-forward always need the verb create: a WebSocket is
 // opened with GET, and a right to read must not be a shell. [AdminAccess] is the Access of a node without a cluster.

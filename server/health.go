@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// health answers for all checks together. Reasons are for those who are let in.
-func (h *handler) health(w http.ResponseWriter, r *http.Request) {
+// health answers for all checks together. Reasons are for who asks for one check.
+func (h *handler) health(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	var report strings.Builder
 	ok := true
@@ -32,6 +32,7 @@ func (h *handler) health(w http.ResponseWriter, r *http.Request) {
 	default:
 		writeText(w, "ok")
 	}
+	return nil
 }
 
 // check answers for one check.

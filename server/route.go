@@ -27,6 +27,7 @@ func (h *handler) table() []route {
 	proxy := []string{"proxy"}
 	pods := []string{"pods", "proxy"}
 	routes := []route{
+		{pattern: "/healthz", rights: []string{"healthz", "proxy"}, serve: h.health},
 		{pattern: "/healthz/{check}", rights: []string{"healthz", "proxy"}, serve: h.check},
 		{pattern: "/pods", methods: get, rights: pods, serve: h.pods},
 		{pattern: "/pods/{$}", methods: get, rights: pods, serve: h.pods},

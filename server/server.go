@@ -99,16 +99,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t := &tracked{ResponseWriter: w}
 	defer h.catch(t, r)
 
-	if r.URL.Path == openPath {
-		h.health(t, r)
-		return
-	}
-	if h.admit(t, r) {
+	if h.cfg.Access == nil && r.URL.Path == openPath || h.admit(t, r) {
 		h.mux.ServeHTTP(t, r)
 	}
 }
 
-// openPath is the one path for everybody.
+// openPath is the one path that answers where nobody can be known.
 const openPath = "/healthz"
 
 // catch makes a panic the end of one request only.

@@ -17,7 +17,7 @@ type noPods struct{}
 
 func (noPods) Pods() []*v1.Pod { return nil }
 
-// Whatever is configured, who shows nothing or something bad gets health and nothing else.
+// Whatever is configured, who shows nothing or something bad gets nothing.
 func TestCase_c124_nobodyComesInByDefault(t *testing.T) {
 	pool := x509.NewCertPool
 	for name, cfg := range map[string]access.Config{
@@ -36,7 +36,7 @@ func TestCase_c124_nobodyComesInByDefault(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, path := range []string{"/", "/pods", "/runningpods/", "/exec/a/b/c?command=sh", "/attach/a/b/c", "/portForward/a/b", "/run/a/b/c", "/metrics", "/healthz/ping"} {
+		for _, path := range []string{"/", "/pods", "/runningpods/", "/exec/a/b/c?command=sh", "/attach/a/b/c", "/portForward/a/b", "/run/a/b/c", "/metrics", "/healthz", "/healthz/ping"} {
 			for _, method := range []string{http.MethodGet, http.MethodPost} {
 				for what, show := range map[string]func(r *http.Request){
 					"nothing":       func(*http.Request) {},
@@ -52,11 +52,6 @@ func TestCase_c124_nobodyComesInByDefault(t *testing.T) {
 					}
 				}
 			}
-		}
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/healthz", http.NoBody))
-		if w.Code != http.StatusOK {
-			t.Errorf("%s: health: %d", name, w.Code)
 		}
 	}
 }

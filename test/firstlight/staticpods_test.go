@@ -151,7 +151,7 @@ func (n *node) TestCase_c093_removedAndBackAtOnce(t *testing.T) {
 	const rounds = 50
 	random := rand.New(rand.NewPCG(93, 0)) //nolint:gosec // the same pauses each time
 	pod := shell{name: "c093", grace: 5, script: `trap 'sleep 1; exit 0' TERM; echo up; while :; do sleep 1 & wait $!; done`}
-	for round := range rounds {
+	for round := 0; round < rounds || len(n.seen.of(pod.on())) < rounds/5; round++ { // on a busy machine fewer of them get as far as a container
 		pod.version = fmt.Sprint(round % 2)
 		n.put(t, "c093.yaml", pod.String())
 		there, total := time.Duration(random.Int64N(int64(3*time.Second))), time.Duration(random.Int64N(int64(3*time.Second)))
@@ -164,10 +164,6 @@ func (n *node) TestCase_c093_removedAndBackAtOnce(t *testing.T) {
 	n.up(t, pod, 2*patience)
 	ran := n.seen.of(pod.on())
 	never(t, ran)
-	t.Logf("%d containers ran in %d rounds", len(ran), rounds)
-	if len(ran) < rounds/5 {
-		t.Errorf("only %d containers ran; too few to show anything", len(ran))
-	}
 	agent.Eventually(t, patience, "one sandbox is left", func() error {
 		if boxes := sandboxes(t, n.cri, pod.on()); len(boxes) != 1 {
 			return fmt.Errorf("there are %d", len(boxes))
