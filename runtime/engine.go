@@ -33,7 +33,10 @@ type Lister interface {
 type Sandboxes interface {
 	// RunSandbox makes a sandbox and starts it. A second one of the same pod and attempt is an error.
 	RunSandbox(ctx context.Context, c *SandboxConfig) (id string, err error)
-	UpdateSandbox(ctx context.Context, id string, r Resources) error
+
+	// UpdateSandbox tells what a sandbox is to have for its containers, and beside them for itself. It is for engines that
+	// size one, such as a virtual machine; others answer errors.ErrUnsupported.
+	UpdateSandbox(ctx context.Context, id string, r, overhead Resources) error
 
 	// StopSandbox stops all containers in it at once, then the sandbox, and gives back its network.
 	// One that is stopped or gone is no error.

@@ -1,7 +1,6 @@
 package cri
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 
@@ -26,7 +25,7 @@ func sandboxConfig(c *runtime.SandboxConfig) *cri.PodSandboxConfig {
 			CgroupParent:    c.CgroupParent,
 			SecurityContext: sandboxSecurity(c.Security, c.Namespaces),
 			Sysctls:         c.Sysctls,
-			Overhead:        cmp.Or(resources(c.Overhead), &cri.LinuxContainerResources{}), // as the kubelet does
+			Overhead:        always(c.Overhead),
 			Resources:       resources(c.Resources),
 		},
 	}

@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -24,6 +25,11 @@ func resources(r runtime.Resources) *cri.LinuxContainerResources {
 		k.HugepageLimits = append(k.HugepageLimits, &cri.HugepageLimit{PageSize: size, Limit: r.Hugepages[size]})
 	}
 	return k
+}
+
+// always says limits in CRI, as the kubelet says those of an overhead: none at all is an empty message.
+func always(r runtime.Resources) *cri.LinuxContainerResources {
+	return cmp.Or(resources(r), &cri.LinuxContainerResources{})
 }
 
 // seenResources reads limits; nil is not known.

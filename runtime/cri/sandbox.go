@@ -25,9 +25,9 @@ func (e *Engine) RunSandbox(ctx context.Context, c *runtime.SandboxConfig) (stri
 	return named(what, a.GetPodSandboxId(), err)
 }
 
-// UpdateSandbox changes the sizes of a sandbox; its overhead stays.
-func (e *Engine) UpdateSandbox(ctx context.Context, id string, r runtime.Resources) error {
-	q := &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: id, Resources: resources(r)}
+// UpdateSandbox changes the sizes of a sandbox.
+func (e *Engine) UpdateSandbox(ctx context.Context, id string, r, overhead runtime.Resources) error {
+	q := &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: id, Resources: resources(r), Overhead: always(overhead)}
 	_, err := invoke(ctx, e, call{op: "update_podsandbox_resources", what: "update sandbox " + id}, e.runtime.UpdatePodSandboxResources, q)
 	return err
 }

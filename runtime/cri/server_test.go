@@ -3,8 +3,10 @@ package cri_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
@@ -366,5 +369,31 @@ func TestCallsAreCountedUnderTheKubeletsNames(t *testing.T) {
 	}
 	if f.sum["kubelet_runtime_operations_duration_seconds{list_podsandbox}"] <= 0 {
 		t.Error("no time was recorded")
+	}
+}
+
+// Whoever sizes a sandbox is told what it has for its containers and for itself.
+func TestSizesOfASandboxAreToldWithItsOverhead(t *testing.T) {
+	var told []string
+	listens := grpc.UnaryInterceptor(func(ctx context.Context, q any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		if q, ok := q.(*criapi.UpdatePodSandboxResourcesRequest); ok {
+			r, o := q.GetResources(), q.GetOverhead()
+			told = append(told, fmt.Sprint(r.GetCpuShares(), r.GetMemoryLimitInBytes(), " ", o != nil, o.GetCpuShares(), o.GetMemoryLimitInBytes()))
+		}
+		return next(ctx, q)
+	})
+	e := serve(t, runtimetest.New(busybox()), cri.Config{}, listens)
+	sandbox, err := e.RunSandbox(t.Context(), &runtime.SandboxConfig{Pod: runtime.PodRef{Namespace: "default", Name: "web", UID: "u1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := runtime.Resources{CPUShares: 10, Memory: 20}
+	for _, overhead := range []runtime.Resources{{CPUShares: 30, Memory: 40}, {}} {
+		if err := e.UpdateSandbox(t.Context(), sandbox, sizes, overhead); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"10 20 true 30 40", "10 20 true 0 0"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
 	}
 }

@@ -223,7 +223,7 @@ func (s *step) settle(ctx context.Context, p plan.Plan) {
 
 // updateSandbox tells engines that size a sandbox, such as a virtual machine.
 func (s *step) updateSandbox(ctx context.Context) error {
-	err := s.cfg.Engine.UpdateSandbox(ctx, s.in.Seen.Sandboxes[0].ID, s.sizing().sandbox(s.pod))
+	err := s.cfg.Engine.UpdateSandbox(ctx, s.in.Seen.Sandboxes[0].ID, s.sizing().sandbox(s.pod), s.sizing().overhead(s.pod))
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return fmt.Errorf("update the sandbox: %w", err)
 	}

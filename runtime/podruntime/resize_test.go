@@ -3,6 +3,7 @@ package podruntime
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,7 +37,16 @@ func sized(p *v1.Pod, i int, words string) *v1.Pod {
 // updates is an engine that writes down updates.
 type updates struct {
 	*runtimetest.Engine
-	got []runtime.Resources
+	got       []runtime.Resources
+	sandboxes []string // what is told of them, and of their overhead
+}
+
+func (u *updates) UpdateSandbox(ctx context.Context, id string, r, overhead runtime.Resources) error {
+	word := func(r runtime.Resources) string {
+		return fmt.Sprintf("%d %d %dMi", r.CPUShares, r.CPUQuota, r.Memory>>20)
+	}
+	u.sandboxes = append(u.sandboxes, word(r)+" and "+word(overhead))
+	return u.Engine.UpdateSandbox(ctx, id, r, overhead)
 }
 
 func (u *updates) UpdateContainer(ctx context.Context, id string, r runtime.Resources) error {
@@ -48,6 +58,7 @@ func TestResizeChangesOneResourceAtATime(t *testing.T) {
 	u := &updates{}
 	n := newNode(t, func(c *Config) { u.Engine = c.Engine.(*runtimetest.Engine); c.Engine = u })
 	p := sized(pod("sleep 9999"), 0, "cpu=100m memory=10Mi cpu<200m memory<20Mi")
+	p.Spec.Overhead = v1.ResourceList{v1.ResourceCPU: resource.MustParse("250m"), v1.ResourceMemory: resource.MustParse("120Mi")}
 	first, _ := n.sync(p)
 	p = sized(p, 0, "cpu=300m memory=10Mi cpu<400m memory<30Mi")
 	if seen := n.look(p); !plan.Resizing(p, seen) {
@@ -61,8 +72,8 @@ func TestResizeChangesOneResourceAtATime(t *testing.T) {
 	if seen.Containers[0].ID != first.Containers[0].ID || plan.Resizing(p, seen) {
 		t.Errorf("%+v", seen)
 	}
-	if s := u.SandboxResources(seen.Sandboxes[0].ID); s.Memory != 30<<20 || s.CPUShares != 307 {
-		t.Errorf("the sandbox has %+v", s)
+	if diff := cmp.Diff([]string{"307 40000 30Mi and 256 25000 120Mi"}, u.sandboxes); diff != "" {
+		t.Errorf("sandboxes: (-want +got)\n%s", diff)
 	}
 }
 

@@ -169,7 +169,7 @@ func (e *Engine) ImageFS(ctx context.Context) ([]runtime.FSUsage, error) {
 }
 
 // UpdateSandbox answers errors.ErrUnsupported: nothing is held to limits.
-func (e *Engine) UpdateSandbox(context.Context, string, runtime.Resources) error {
+func (e *Engine) UpdateSandbox(context.Context, string, runtime.Resources, runtime.Resources) error {
 	return fmt.Errorf("change the limits of host processes: %w", errors.ErrUnsupported)
 }
 

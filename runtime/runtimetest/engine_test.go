@@ -263,11 +263,12 @@ func TestUpdateKeepsWhatItDoesNotName(t *testing.T) {
 		{CPUShares: 100, Hugepages: map[string]uint64{"2Mi": 1}},
 		{Memory: 5, Hugepages: map[string]uint64{"1Gi": 2}},
 	} {
-		if err := errors.Join(e.UpdateContainer(t.Context(), id, r), e.UpdateSandbox(t.Context(), sandbox, r)); err != nil {
+		if err := errors.Join(e.UpdateContainer(t.Context(), id, r), e.UpdateSandbox(t.Context(), sandbox, r, r)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for what, r := range map[string]runtime.Resources{"container": *look(t, e, id).Resources, "sandbox": e.SandboxResources(sandbox)} {
+	sizes, overhead := e.SandboxResources(sandbox)
+	for what, r := range map[string]runtime.Resources{"container": *look(t, e, id).Resources, "sandbox": sizes, "overhead": overhead} {
 		if r.CPUShares != 100 || r.Memory != 5 || len(r.Hugepages) != 2 {
 			t.Errorf("%s: %+v", what, r)
 		}

@@ -53,12 +53,14 @@ func everyCall(s *scene) map[string]func(context.Context) error {
 	e, none := s.Engine, nobody()
 	conf := s.sandboxConfig(s.pod)
 	return map[string]func(context.Context) error{
-		"ListSandboxes":   func(ctx context.Context) error { _, err := e.ListSandboxes(ctx, runtime.Filter{}); return err },
-		"ListContainers":  func(ctx context.Context) error { _, err := e.ListContainers(ctx, runtime.Filter{}); return err },
-		"Sandbox":         func(ctx context.Context) error { _, err := e.Sandbox(ctx, none); return err },
-		"Container":       func(ctx context.Context) error { _, err := e.Container(ctx, none); return err },
-		"RunSandbox":      func(ctx context.Context) error { _, err := e.RunSandbox(ctx, conf); return err },
-		"UpdateSandbox":   func(ctx context.Context) error { return e.UpdateSandbox(ctx, none, runtime.Resources{CPUShares: 2}) },
+		"ListSandboxes":  func(ctx context.Context) error { _, err := e.ListSandboxes(ctx, runtime.Filter{}); return err },
+		"ListContainers": func(ctx context.Context) error { _, err := e.ListContainers(ctx, runtime.Filter{}); return err },
+		"Sandbox":        func(ctx context.Context) error { _, err := e.Sandbox(ctx, none); return err },
+		"Container":      func(ctx context.Context) error { _, err := e.Container(ctx, none); return err },
+		"RunSandbox":     func(ctx context.Context) error { _, err := e.RunSandbox(ctx, conf); return err },
+		"UpdateSandbox": func(ctx context.Context) error {
+			return e.UpdateSandbox(ctx, none, runtime.Resources{CPUShares: 2}, runtime.Resources{})
+		},
 		"StopSandbox":     func(ctx context.Context) error { return e.StopSandbox(ctx, none) },
 		"RemoveSandbox":   func(ctx context.Context) error { return e.RemoveSandbox(ctx, none) },
 		"StartContainer":  func(ctx context.Context) error { return e.StartContainer(ctx, none) },

@@ -14,6 +14,7 @@ type sandbox struct {
 	runtime.Sandbox
 	config    *runtime.SandboxConfig
 	resources runtime.Resources
+	overhead  runtime.Resources
 }
 
 // RunSandbox makes a ready sandbox, with an address unless it has the host's network or was given a
@@ -30,7 +31,7 @@ func (e *Engine) RunSandbox(ctx context.Context, c *runtime.SandboxConfig) (stri
 		if !slices.ContainsFunc(e.info.Handlers, func(h runtime.Handler) bool { return h.Name == c.Handler }) {
 			return "", fmt.Errorf("run sandbox of %v: no runtime handler %q", c.Pod, c.Handler)
 		}
-		s := &sandbox{config: c, resources: c.Resources, Sandbox: runtime.Sandbox{
+		s := &sandbox{config: c, resources: c.Resources, overhead: c.Overhead, Sandbox: runtime.Sandbox{
 			PodRef: c.Pod, ID: e.newID("sandbox"), Attempt: c.Attempt, Ready: true, Created: time.Now(),
 			Labels: marked(c.Labels, c.Pod, ""), Annotations: c.Annotations, Handler: c.Handler,
 			HostNetwork: c.Namespaces.HostNetwork, NetworkKnown: c.NetNS == "",
@@ -45,7 +46,7 @@ func (e *Engine) RunSandbox(ctx context.Context, c *runtime.SandboxConfig) (stri
 }
 
 // UpdateSandbox keeps the sizes; SandboxResources shows them.
-func (e *Engine) UpdateSandbox(ctx context.Context, id string, r runtime.Resources) error {
+func (e *Engine) UpdateSandbox(ctx context.Context, id string, r, overhead runtime.Resources) error {
 	return doErr(ctx, e, Call{Method: "UpdateSandbox", ID: id}, func() error {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -53,19 +54,19 @@ func (e *Engine) UpdateSandbox(ctx context.Context, id string, r runtime.Resourc
 		if s == nil {
 			return notFound("sandbox", id)
 		}
-		s.resources = updated(s.resources, r)
+		s.resources, s.overhead = updated(s.resources, r), updated(s.overhead, overhead)
 		return nil
 	})
 }
 
-// SandboxResources are the sizes a sandbox has, zero for one that does not exist.
-func (e *Engine) SandboxResources(id string) runtime.Resources {
+// SandboxResources are the sizes a sandbox has for its containers and for itself, zero for one that does not exist.
+func (e *Engine) SandboxResources(id string) (sizes, overhead runtime.Resources) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.sandboxes[id]; s != nil {
-		return s.resources
+		return s.resources, s.overhead
 	}
-	return runtime.Resources{}
+	return runtime.Resources{}, runtime.Resources{}
 }
 
 // StopSandbox kills what runs in it and takes its address back.

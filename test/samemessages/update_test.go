@@ -50,7 +50,7 @@ func (r resized) pod(sizes []v1.ResourceRequirements) *v1.Pod {
 }
 
 // Both agents tell a runtime the same of new sizes of containers, in the same order. The kubelet tells of the sandbox step by
-// step, and of its overhead each time; our agent does so once, and ends with the same.
+// step; our agent does so once, and ends with the same.
 func TestSameUpdates(t *testing.T) {
 	kubelet := upstream(t)
 	type sizes = []v1.ResourceRequirements
@@ -111,8 +111,8 @@ func TestSameUpdates(t *testing.T) {
 // apart is what was told of containers, and what was told of the sandbox at last.
 func apart(text string) (containers, sandbox string) {
 	for part := range strings.SplitSeq(text, "--- # ") {
-		if _, resources, ok := strings.Cut(part, "resources:\n"); ok && strings.HasPrefix(part, "sizes of the sandbox\n") {
-			sandbox = resources
+		if sizes, ok := strings.CutPrefix(part, "sizes of the sandbox\n"); ok {
+			sandbox = sizes
 			continue
 		}
 		containers += part

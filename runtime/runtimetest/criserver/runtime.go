@@ -62,7 +62,8 @@ func (s *runtimeService) RunPodSandbox(ctx context.Context, q *cri.RunPodSandbox
 func (s *runtimeService) UpdatePodSandboxResources(
 	ctx context.Context, q *cri.UpdatePodSandboxResourcesRequest,
 ) (*cri.UpdatePodSandboxResourcesResponse, error) {
-	return answer(&cri.UpdatePodSandboxResourcesResponse{}, s.engine.UpdateSandbox(ctx, q.GetPodSandboxId(), resources(q.GetResources())))
+	err := s.engine.UpdateSandbox(ctx, q.GetPodSandboxId(), resources(q.GetResources()), resources(q.GetOverhead()))
+	return answer(&cri.UpdatePodSandboxResourcesResponse{}, err)
 }
 
 func (s *runtimeService) StopPodSandbox(ctx context.Context, q *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
