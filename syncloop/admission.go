@@ -1,6 +1,7 @@
 package syncloop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -35,6 +36,7 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 		return
 	}
 	others := l.holders(w)
+	w.favoured = false
 	l.r.mu.Unlock()
 
 	rejection := l.ask(ctx, pod, others)
@@ -47,6 +49,8 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 		w.move(l.r, admitted)
 		l.promise(w, pod)
 	case l.makeRoom(w, rejection, others):
+		w.favoured = true
+	case l.roomComes(w, rejection):
 	default:
 		l.metrics.rejections.Record(1, counted(rejection.Reason))
 		l.tell(pod, rejection.Reason, rejection.Message)
@@ -72,10 +76,11 @@ func left(pod *v1.Pod) time.Duration {
 	return max(time.Until(pod.DeletionTimestamp.Time), time.Second)
 }
 
-// holders are the pods that hold resources, but for one. The roster is locked.
+// holders are the pods that hold resources, but for one; those in whose favour others are being ended hold theirs already. The
+// roster is locked.
 func (l *Loop) holders(but *worker) (out []*v1.Pod) {
 	for _, o := range l.r.workers() {
-		if o != but && o.active() {
+		if o != but && (o.active() || o.phase == held && o.favoured) {
 			out = append(out, o.pod)
 		}
 	}
@@ -97,23 +102,28 @@ func counted(reason string) string {
 	return "Other"
 }
 
-// ask asks the admitters one after the other; the first refusal wins.
-func (l *Loop) ask(ctx context.Context, pod *v1.Pod, others []*v1.Pod) *runtime.Rejection {
+// ask asks the admitters one after the other; the first refusal wins. One that others are to make room for is put to the rest
+// of them, too: nobody ends for a pod that is refused all the same.
+func (l *Loop) ask(ctx context.Context, pod *v1.Pod, others []*v1.Pod) (room *runtime.Rejection) {
 	for _, a := range l.cfg.Admit {
 		err := a.Admit(ctx, pod, others)
 		if err == nil {
 			continue
 		}
 		if rejection, refuses := errors.AsType[*runtime.Rejection](err); refuses {
-			return rejection
+			if len(rejection.Instead) == 0 {
+				return rejection
+			}
+			room = cmp.Or(room, rejection)
+			continue
 		}
 		l.log.Error("an admitter could not decide; the pod is let in", "pod", pod.Name, "namespace", pod.Namespace, "err", err)
 	}
-	return nil
+	return room
 }
 
 // makeRoom ends the pods in whose place this one may run. It is asked again when nothing of them runs: as others were when it
-// was refused, some may have ended meanwhile.
+// was refused, some may have ended meanwhile. false: there are none. The roster is locked.
 func (l *Loop) makeRoom(w *worker, rejection *runtime.Rejection, others []*v1.Pod) bool {
 	again := false
 	for _, uid := range rejection.Instead {
@@ -125,8 +135,12 @@ func (l *Loop) makeRoom(w *worker, rejection *runtime.Rejection, others []*v1.Po
 		if victim.phase < terminating {
 			resource, _ := strings.CutPrefix(counted(rejection.Reason), "OutOf")
 			l.metrics.preemptions.Record(1, resource)
+			l.tell(victim.pod, preempting, makesRoom)
+			l.log.Info("a pod is ended in whose place a critical one runs", "ref", victim.ref().String(), "for", w.ref().String(), "why", rejection.Message)
 		}
-		victim.end(l.r, runtime.Termination{Reason: "Preempting", Message: "Preempted in order to admit critical pod", Disruption: true})
+		victim.end(l.r, runtime.Termination{
+			Reason: preempting, Message: makesRoom, Disruption: true, Disrupted: "Pod was preempted by Kubelet to accommodate a critical pod.",
+		})
 		w.blockers = append(w.blockers, uid)
 	}
 	if again && len(w.blockers) == 0 {
@@ -135,13 +149,38 @@ func (l *Loop) makeRoom(w *worker, rejection *runtime.Rejection, others []*v1.Po
 	return again || len(w.blockers) > 0
 }
 
+// roomComes says that a pod which lacks room is not refused yet: others end for a critical one, and may give back more than it
+// takes. The roster is locked.
+func (l *Loop) roomComes(w *worker, rejection *runtime.Rejection) bool {
+	if !strings.HasPrefix(rejection.Reason, "OutOf") {
+		return false
+	}
+	for _, o := range l.r.pods {
+		if o.phase == held && o.favoured {
+			w.blockers = append(w.blockers, o.blockers...)
+		}
+	}
+	return l.blocked(w)
+}
+
+// What people read of a pod that is ended for a critical one.
+const (
+	preempting = "Preempting"
+	makesRoom  = "Preempted in order to admit critical pod"
+)
+
 // waits says that a held pod must not begin yet.
 func (l *Loop) waits(w *worker) bool {
+	return l.blocked(w) || unique(w) && (!l.r.listed || l.namesake(w))
+}
+
+// blocked says that something runs of the pods that are ended for this one. The roster is locked.
+func (l *Loop) blocked(w *worker) bool {
 	w.blockers = slices.DeleteFunc(w.blockers, func(uid types.UID) bool {
 		b := l.r.pods[uid]
 		return b == nil || b.phase >= terminated
 	})
-	return len(w.blockers) > 0 || unique(w) && (!l.r.listed || l.namesake(w))
+	return len(w.blockers) > 0
 }
 
 // unique says that no other pod of its name may run beside it. An API server sees to names itself; of pods from elsewhere,

@@ -56,7 +56,8 @@ type StatusSink interface {
 }
 
 // Admitter may refuse a pod with a *runtime.Rejection; any other error is logged and refuses nothing. others are the pods
-// that hold resources now. It is asked in the loop's own goroutine, so it must answer from memory.
+// that hold resources now. It is asked in the loop's own goroutine, so it must answer from memory. Where a rejection names
+// others in Instead, and no other admitter refuses, those are ended, and it is asked again when nothing of them runs.
 type Admitter interface {
 	Admit(ctx context.Context, pod *v1.Pod, others []*v1.Pod) error
 }

@@ -105,7 +105,7 @@ func (l *Loop) resizes(ctx context.Context) {
 	var queue []*worker
 	if l.r.complete && why != "" {
 		l.r.review, l.tried = "", time.Now()
-		queue = waiting(l.r.workers())
+		queue = slices.DeleteFunc(waiting(l.r.workers()), l.blocked)
 	}
 	l.r.mu.Unlock()
 	for _, w := range queue {
@@ -165,7 +165,7 @@ func (w *worker) waitsSince() time.Time {
 	return w.pending.LastTransitionTime.Time
 }
 
-// resize promises a pod the sizes it wants, or says why not. Nothing else is ended for it.
+// resize promises a pod the sizes it wants, or says why not. For a critical pod others may be ended; it waits until then.
 func (l *Loop) resize(ctx context.Context, w *worker, why string) {
 	l.r.mu.Lock()
 	wish, has := w.wish, w.pod
@@ -187,6 +187,7 @@ func (l *Loop) resize(ctx context.Context, w *worker, why string) {
 	w.undecided = false
 	if rejection != nil {
 		l.defers(w, rejection)
+		l.makeRoom(w, rejection, others) // whoever ends has it looked at again
 	} else {
 		if w.pending != nil && w.pending.Reason == v1.PodReasonDeferred {
 			l.metrics.deferredAccepted.Record(1, why)

@@ -181,11 +181,12 @@ type worker struct {
 	phase     phase
 	ending    *runtime.Termination
 	rejection *runtime.Rejection
-	cameToEnd bool    // its source showed it as over from the beginning, or as deleted when nobody had let it in
-	absent    bool    // no longer wanted
-	again     *v1.Pod // wanted anew while this life still ends
-	from      string  // the source that wants it anew
-	blockers  []types.UID
+	cameToEnd bool        // its source showed it as over from the beginning, or as deleted when nobody had let it in
+	absent    bool        // no longer wanted
+	again     *v1.Pod     // wanted anew while this life still ends
+	from      string      // the source that wants it anew
+	blockers  []types.UID // who must end before this one is let in, or given another size
+	favoured  bool        // they are ended for it, which holds its place as long as it is held
 
 	seen     runtime.Pod
 	seenBy   uint64 // number of the look it comes from; 0: nobody looked yet
@@ -304,7 +305,7 @@ func closeOnce(c chan struct{}) {
 // end begins to end a pod, or makes one that ends already do so sooner. The first reason given stays. The roster is locked.
 func (w *worker) end(r *Roster, how runtime.Termination) {
 	if w.pod != nil && over(w.pod.Status.Phase) { // why is told already
-		how.Reason, how.Message, how.Disruption = "", "", false
+		how.Reason, how.Message, how.Disruption, how.Disrupted = "", "", false, ""
 	}
 	if w.phase == held || w.phase == syncing {
 		w.ending = &how
@@ -316,7 +317,7 @@ func (w *worker) end(r *Roster, how runtime.Termination) {
 	}
 	now := *w.ending
 	if how.Reason != "" && now.Reason == "" {
-		now.Reason, now.Message, now.Disruption = how.Reason, how.Message, how.Disruption
+		now.Reason, now.Message, now.Disruption, now.Disrupted = how.Reason, how.Message, how.Disruption, how.Disrupted
 	}
 	faster := how.Grace > 0 && (now.Grace == 0 || how.Grace < now.Grace)
 	if faster {

@@ -433,6 +433,9 @@ func (n *node) pod(name string, words []string) *v1.Pod {
 			p.Spec.ActiveDeadlineSeconds = &d
 		case "source":
 			p.Annotations[podspec.SourceAnnotation] = value
+		case "priority":
+			number, _ := strconv.ParseInt(value, 10, 32)
+			p.Spec.Priority = new(int32(number))
 		case "cpu", "restarts":
 			defer n.size(p, key, value)
 		case "gate":

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -18,7 +19,8 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
-// Fit refuses pods for which this node has no room or to which it does not belong.
+// Fit refuses pods for which this node has no room or to which it does not belong. For a critical pod it names others that are
+// to make room.
 type Fit struct {
 	Node func() *v1.Node // nil, or giving nil: only host ports are compared
 
@@ -31,30 +33,38 @@ const freshWithin = time.Second
 
 // Admit refuses with OutOfpods, OutOfcpu, OutOfmemory, OutOfephemeral-storage or OutOf<resource>, NodeAffinity, NodeName,
 // NodePorts or TaintToleration. A pod among the others with the same UID is the pod as it was, and is not counted.
+//
+// A critical pod (static, mirror, or of a priority of 2000000000 and more) is not refused for lack of room as long as others of
+// lower standing hold what it lacks: the refusal names them in Instead. When they do not, it is an UnexpectedAdmissionError.
 func (f Fit) Admit(ctx context.Context, pod *v1.Pod, others []*v1.Pod) error {
 	others = slices.DeleteFunc(slices.Clone(others), func(o *v1.Pod) bool { return o.UID == pod.UID && pod.UID != "" })
 	node := known(f.Node)
 	if node == nil {
 		return ports(pod, others)
 	}
-	all := against(pod, others, node)
-	if f.Fresh != nil && len(all) == 1 && isRefusal(all[0], "NodeAffinity") {
+	lacks, all := against(pod, others, node)
+	if f.Fresh != nil && len(lacks) == 0 && len(all) == 1 && isRefusal(all[0], "NodeAffinity") {
 		ctx, cancel := context.WithTimeout(ctx, freshWithin)
 		defer cancel()
 		if now, err := f.Fresh(ctx); err == nil && now != nil {
-			all = against(pod, others, now)
+			lacks, all = against(pod, others, now)
 		}
 	}
-	if len(all) == 0 {
-		return nil
+	switch critical := podspec.Critical(pod); {
+	case len(lacks) > 0 && !critical:
+		return lacks[0].refusal()
+	case len(all) > 0: // for which nobody's end would help
+		return all[0]
+	case len(lacks) > 0:
+		return preempt(pod, others, lacks)
 	}
-	return all[0]
+	return nil
 }
 
-// against is all that stands against a pod, in the kubelet's order.
-func against(pod *v1.Pod, others []*v1.Pod, node *v1.Node) []error {
-	return slices.DeleteFunc([]error{
-		room(pod, others, node.Status.Allocatable), affinity(pod, node), name(pod, node), ports(pod, others), taints(pod, node),
+// against is all that stands against a pod, in the kubelet's order: what it lacks, and what else.
+func against(pod *v1.Pod, others []*v1.Pod, node *v1.Node) (lacks []shortage, all []error) {
+	return room(pod, others, node.Status.Allocatable), slices.DeleteFunc([]error{
+		affinity(pod, node), name(pod, node), ports(pod, others), taints(pod, node),
 	}, func(err error) bool { return err == nil })
 }
 
@@ -77,18 +87,29 @@ func name(pod *v1.Pod, node *v1.Node) error {
 	return nil
 }
 
-// room compares what the pod asks for with what others leave. A node that says nothing of its size passes.
-func room(pod *v1.Pod, others []*v1.Pod, allocatable v1.ResourceList) error {
+// shortage is what a node has too little of for a pod.
+type shortage struct {
+	name                      v1.ResourceName
+	requested, used, capacity int64
+}
+
+func (s shortage) refusal() *runtime.Rejection {
+	return &runtime.Rejection{Reason: "OutOf" + string(s.name), Message: fmt.Sprintf(
+		"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", s.name, s.requested, s.used, s.capacity)}
+}
+
+// room compares what the pod asks for with what others leave. A node that says nothing of its size has room for all.
+func room(pod *v1.Pod, others []*v1.Pod, allocatable v1.ResourceList) (lacks []shortage) {
 	if len(allocatable) == 0 {
 		return nil
 	}
 	if most := allocatable.Pods().Value(); int64(len(others)) >= most {
-		return outOf(v1.ResourcePods, 1, int64(len(others)), most)
+		lacks = append(lacks, shortage{v1.ResourcePods, 1, int64(len(others)), most})
 	}
-	wanted := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
+	wanted := requests(pod)
 	used := v1.ResourceList{}
 	for _, o := range others {
-		for name, q := range podresource.PodRequests(o, podresource.PodResourcesOptions{}) {
+		for name, q := range requests(o) {
 			sum := used[name]
 			sum.Add(q)
 			used[name] = sum
@@ -100,10 +121,14 @@ func room(pod *v1.Pod, others []*v1.Pod, allocatable v1.ResourceList) error {
 		}
 		want, have, most := amount(name, wanted), amount(name, used), amount(name, allocatable)
 		if want > 0 && want > most-have {
-			return outOf(name, want, have, most)
+			lacks = append(lacks, shortage{name, want, have, most})
 		}
 	}
-	return nil
+	return lacks
+}
+
+func requests(pod *v1.Pod) v1.ResourceList {
+	return podresource.PodRequests(pod, podresource.PodResourcesOptions{})
 }
 
 // amount is a quantity as schedulers count it: of processors in thousandths.
@@ -115,11 +140,7 @@ func amount(name v1.ResourceName, l v1.ResourceList) int64 {
 	return q.Value()
 }
 
-// outOf and fails say what programs that read refusals know from the kubelet.
-func outOf(name v1.ResourceName, requested, used, capacity int64) error {
-	return refuse("OutOf"+string(name), "Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, requested, used, capacity)
-}
-
+// fails says what programs that read refusals know from the kubelet.
 func fails(predicate, why string) error {
 	return refuse(predicate, "Predicate %s failed: %s", predicate, why)
 }
