@@ -143,6 +143,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 			admit.Fit{Node: m.nodeObject, Fresh: m.freshNode()},
 			admit.AppArmor{Enabled: admit.AppArmorEnabled()},
 			admit.Features{Declared: features()},
+			admit.Claims{},
 		),
 		Sweepers: append(grouped.sweepers(), volumes, pods), // what runs ends before it has no files any more
 		HostIPs:  hosts, RuntimeName: watch.Name, Resync: o.kubelet.SyncFrequency.Duration, Observe: obs("syncloop"),

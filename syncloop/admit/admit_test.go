@@ -23,6 +23,7 @@ var (
 	_ syncloop.Admitter = Sysctls{}
 	_ syncloop.Admitter = Features{}
 	_ syncloop.Admitter = AppArmor{}
+	_ syncloop.Admitter = Claims{}
 )
 
 // reason is why an error refuses, empty for none.
@@ -325,6 +326,44 @@ func TestFeatures(t *testing.T) {
 	} {
 		got, says := reason(t, Features{Declared: c.declared}.Admit(t.Context(), c.pod, nil))
 		if says != c.says || (got == "PodFeatureUnsupported") != (c.says != "") {
+			t.Errorf("%s: %q %q, want %q", name, got, says, c.says)
+		}
+	}
+}
+
+func TestClaims(t *testing.T) {
+	claim := func(name string, template bool) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			c := v1.PodResourceClaim{Name: name, ResourceClaimName: new("of-" + name)}
+			if template {
+				c.ResourceClaimName, c.ResourceClaimTemplateName = nil, new("template")
+			}
+			p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, c)
+		}
+	}
+	made := func(name string, as *string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.Status.ResourceClaimStatuses = append(p.Status.ResourceClaimStatuses, v1.PodResourceClaimStatus{Name: name, ResourceClaimName: as})
+		}
+	}
+	used := func(p *v1.Pod) { p.Spec.Containers[0].Resources.Claims = []v1.ResourceClaim{{Name: "gpu"}} }
+	for name, c := range map[string]struct {
+		pod  *v1.Pod
+		says string // names of what cannot be had
+	}{
+		"no claim":                         {podOf(), ""},
+		"one":                              {podOf(claim("gpu", false), used), "gpu"},
+		"two, which no container uses":     {podOf(claim("gpu", false), claim("nic", true)), "gpu, nic"},
+		"made from a template":             {podOf(claim("gpu", true), made("gpu", new("web-gpu"))), "gpu"},
+		"from a template, not made yet":    {podOf(claim("gpu", true), made("nic", nil)), "gpu"},
+		"from a template that needed none": {podOf(claim("gpu", true), made("gpu", nil)), ""},
+		"for a resource that is asked by number": {podOf(func(p *v1.Pod) {
+			p.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{ResourceClaimName: "web-extended"}
+		}), "web-extended"},
+		"it runs already": {podOf(claim("gpu", false), func(p *v1.Pod) { p.Status.Phase = v1.PodRunning }), "gpu"},
+	} {
+		got, says := reason(t, Claims{}.Admit(t.Context(), c.pod, nil))
+		if (got == "PodFeatureUnsupported") != (c.says != "") || c.says != "" && !strings.Contains(says, "DynamicResourceAllocation; no claimed device can be prepared here ("+c.says+")") {
 			t.Errorf("%s: %q %q, want %q", name, got, says, c.says)
 		}
 	}

@@ -1,6 +1,6 @@
 // Package admit has the refusals with which a node keeps pods away that cannot or must not run on it.
 //
-// You need it beside syncloop: each of [Sysctls], [Platform], [Fit], [AppArmor] and [Features] is a value for the Admit
+// You need it beside syncloop: each of [Sysctls], [Platform], [Fit], [AppArmor], [Features] and [Claims] is a value for the Admit
 // field of its Config, asked in the order given, the first refusal winning; the kubelet's order is this one. A refusal is a
 // *runtime.Rejection with the kubelet's reasons (SysctlForbidden, PodOSNotSupported, OutOfcpu, NodePorts, ...) and messages,
 // as programs read them.

@@ -122,6 +122,26 @@ func TestPodsRunAndAreStartedAgain(t *testing.T) {
 	})
 }
 
+func TestPodsThatClaimDevicesAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, sink, web := newEngine(), newTold(), pod("web")
+		web.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimName: new("gpu")}}
+		web.Spec.Containers[0].Resources.Claims = []v1.ResourceClaim{{Name: "gpu"}}
+		a, stop := start(t, Config{Sources: map[string]syncloop.PodSource{"test": wanted{web}}, Sink: sink, Root: t.TempDir(), Engine: engine})
+		defer stop()
+		time.Sleep(time.Minute)
+		if got := sink.of("web"); got != "Failed finished" {
+			t.Fatalf("the pod is %q", got)
+		}
+		if s := a.Roster().Pods()[0].Status; s.Reason != "PodFeatureUnsupported" || !strings.Contains(s.Message, "gpu") {
+			t.Errorf("status %+v", s)
+		}
+		if sandboxes, containers := engine.Truth(); len(sandboxes)+len(containers) > 0 {
+			t.Errorf("made were %v %v", sandboxes, containers)
+		}
+	})
+}
+
 // An agent that ends leaves its pods; the next one adopts them, while its source says nothing yet.
 func TestPodsGoOnWithoutTheirSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
