@@ -35,6 +35,11 @@ type Config struct {
 	Answers  func() error     // nil error: the runtime answers, by whoever asks it every few seconds, see Healthy. nil: not known
 	Inspect  int              // pods looked at at once, while looks are quick; 0 means 8
 
+	// Busy is closed when whoever works on a pod now has done a step. What events tell of meanwhile is mostly that work: it is
+	// looked at when it is done, but no later than after a second. A nil channel: nobody works on it. It must not block. nil:
+	// not known, every event leads to a look at once.
+	Busy func(uid types.UID) <-chan struct{}
+
 	// Tell is called for each event, in order for one pod, from many goroutines. It must not block. nil: nobody listens.
 	Tell func(Event)
 
@@ -69,6 +74,9 @@ func New(cfg Config) (*Generator, error) {
 	cfg.Patience = cmp.Or(cfg.Patience, 3*time.Minute)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Minute)
 	cfg.Inspect = cmp.Or(cfg.Inspect, 8)
+	if cfg.Busy == nil {
+		cfg.Busy = func(types.UID) <-chan struct{} { return nil }
+	}
 	if cfg.Tell == nil {
 		cfg.Tell = func(Event) {}
 	}

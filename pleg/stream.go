@@ -17,6 +17,7 @@ const (
 	standsAfter  = 10 * time.Second // a stream open for so long is taken to stand; until then relists close the gap before it
 	firstBackoff = time.Second
 	lastBackoff  = 30 * time.Second
+	busyLimit    = time.Second // how long events wait for whoever works on their pod
 )
 
 // follow keeps the notifier's stream open until ctx ends.
@@ -103,9 +104,11 @@ func (g *Generator) owner(id string) types.UID {
 	return ""
 }
 
-// heed looks at a pod until there was no event of it since the last look began.
+// heed looks at a pod until there was no event of it since the last look began. Whoever works on the pod has mostly looked
+// when he is done, and memory answers.
 func (g *Generator) heed(ctx context.Context, uid types.UID) {
 	for {
+		g.unbusy(ctx, uid)
 		g.mu.Lock()
 		h := g.hints[uid]
 		g.mu.Unlock()
@@ -121,5 +124,20 @@ func (g *Generator) heed(ctx context.Context, uid types.UID) {
 		if done {
 			return
 		}
+	}
+}
+
+// unbusy waits until nobody works on a pod, for a while.
+func (g *Generator) unbusy(ctx context.Context, uid types.UID) {
+	busy := g.cfg.Busy(uid)
+	if busy == nil {
+		return
+	}
+	limit := time.NewTimer(busyLimit)
+	defer limit.Stop()
+	select {
+	case <-busy:
+	case <-limit.C:
+	case <-ctx.Done():
 	}
 }

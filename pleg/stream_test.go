@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/pleg"
@@ -133,6 +136,76 @@ func TestManyEventsOfOnePodAreFewLooks(t *testing.T) {
 			s.events <- "a"
 		}
 		n.after(5*time.Second, "11s look a", "12s look a")
+	})
+}
+
+// work is what is told of who works on which pod.
+type work struct {
+	mu   sync.Mutex // guards done
+	done map[types.UID]chan struct{}
+}
+
+func (w *work) busy(uid types.UID) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.done[uid]
+}
+
+func (w *work) on(uid types.UID) (done func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := make(chan struct{})
+	w.done = map[types.UID]chan struct{}{uid: c}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.done = nil
+		close(c)
+	}
+}
+
+func TestEventsOfAPodThatIsWorkedOnWaitForThat(t *testing.T) {
+	w := new(work)
+	onNodeWithStreamAnd(t, pleg.Config{Busy: w.busy}, func(n *node, s *stream) {
+		n.has("a c1+|b c2+")
+		defer n.run()()
+		calm(n)
+		done := w.on("a")
+		n.has("a c1- c3+|b c2-")
+		for range 4 {
+			s.events <- "a"
+			s.events <- "b"
+			time.Sleep(100 * time.Millisecond)
+		}
+		n.after(0, "11s look b", "11s b c2 died", "11.1s look b", "11.2s look b", "11.3s look b")
+		if n.pod("a", time.Now().Add(-time.Nanosecond)) != "a c1- c3+" { // the look with which the work ends
+			t.Error("an old picture")
+		}
+		n.after(0, "11.4s look a", "11.4s a c1 died", "11.4s a c3 started")
+		done()
+		n.after(time.Second)
+	})
+}
+
+func TestWorkThatTakesLongHidesNothing(t *testing.T) {
+	w := new(work)
+	onNodeWithStreamAnd(t, pleg.Config{Busy: w.busy}, func(n *node, s *stream) {
+		n.has("a c1+ c2+")
+		defer n.run()()
+		calm(n)
+		done := w.on("a")
+		n.has("a c1- c2+")
+		s.events <- "a"
+		n.after(1500*time.Millisecond, "12s look a", "12s a c1 died")
+		n.has("a c1- c2-")
+		s.events <- "a"
+		time.Sleep(300 * time.Millisecond)
+		done() // without a look
+		n.after(0, "12.8s look a", "12.8s a c2 died")
+		n.has("a c1- c2- c3+")
+		w.on("a")
+		s.events <- "a"
+		time.Sleep(100 * time.Millisecond) // the agent ends meanwhile
 	})
 }
 
