@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -45,6 +46,26 @@ func (d door) ask(ctx context.Context, path string) ([]byte, error) {
 		err = fmt.Errorf("%s answers %s: %s", path, a.Status, body)
 	}
 	return body, err
+}
+
+// calls is how many calls of the container runtime the agent has made.
+func (d door) calls(ctx context.Context) (sum float64, err error) {
+	body, err := d.ask(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(body)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+		if !strings.HasPrefix(name, "kubelet_runtime_operations_total{") {
+			continue
+		}
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read a counter of the agent: %w", err)
+		}
+		sum += n
+	}
+	return sum, nil
 }
 
 // profile writes to a file where the agent's time goes from now on for so long. It sends once, when that is done.

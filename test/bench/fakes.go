@@ -282,6 +282,10 @@ func (r *run) churn(ctx context.Context) error {
 	if r.files != "" {
 		profiled = r.profile(ctx, r.span, filepath.Join(r.files, fmt.Sprintf("%s-%d.pprof", r.agent, r.pods)))
 	}
+	asked, err := r.calls(ctx)
+	if err != nil {
+		return err
+	}
 	made := map[string]time.Time{}
 	begun := time.Now()
 	for i := range int(r.span.Seconds() * churnPerSecond) {
@@ -307,12 +311,25 @@ func (r *run) churn(ctx context.Context) error {
 		return err
 	}
 	r.add("pods that come and go: CPU for each", "ms", (after.cpu-before.cpu).Seconds()*1000/float64(len(made)))
+	if err := r.moreCalls(ctx, asked, len(made)); err != nil {
+		return err
+	}
 	r.add("pods that come and go: until the last has", "s", took.Seconds())
 	r.add("pods that come and go: RSS", "MB", after.rss)
 	if err := <-profiled; err != nil {
 		return err
 	}
 	return r.latencies(ctx, made)
+}
+
+// moreCalls adds how many calls of the runtime there were for each pod since so many were counted.
+func (r *run) moreCalls(ctx context.Context, before float64, pods int) error {
+	after, err := r.calls(ctx)
+	if err != nil {
+		return err
+	}
+	r.add("pods that come and go: calls of the runtime for each", "calls", (after-before)/float64(pods))
+	return nil
 }
 
 // replaced says whether the new pods run and the old ones do not.
