@@ -15,8 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// look is how often usage is looked at where no threshold can be set.
-const look = 500 * time.Millisecond
+// Where no threshold can be set usage is looked at: seldom when much is left, and so often when little is that nothing which
+// takes memory at this rate is there before.
+const (
+	seldom  = 500 * time.Millisecond
+	often   = 10 * time.Millisecond
+	fastest = 2 << 30 // bytes a second
+)
+
+// pause is how long nobody needs to look, with so many bytes left.
+func pause(left int64) time.Duration {
+	if left > fastest {
+		return seldom
+	}
+	return min(max(time.Duration(left)*time.Second/fastest, often), seldom)
+}
 
 // What asks for a notice when processes waited for memory for 150 of 1000 milliseconds. Without CAP_SYS_RESOURCE the kernel
 // looks at multiples of two seconds only.
@@ -26,8 +39,8 @@ const (
 )
 
 // CgroupNotifier returns the Notifier of this host: with cgroups of version 1 the kernel tells when a threshold of usage is
-// crossed; with version 2 it tells when processes have to wait for memory (PSI), and usage is looked at twice a second.
-// pods is the cgroup of all pods below the root ("/kubepods"); empty: there is none.
+// crossed; with version 2 usage is looked at, twice a second and up to a hundred times when little is left, and the kernel tells
+// when processes have to wait for memory of a machine that is short of it (PSI). pods is the cgroup of all pods below the root ("/kubepods"); empty: there is none.
 func CgroupNotifier(pods string) (Notifier, error) {
 	return newCgroups("/sys/fs/cgroup", "/proc", pods)
 }
@@ -114,7 +127,7 @@ func number(file string) (int64, error) {
 
 type cgroupV2 struct{ root, proc, pods string }
 
-// Wait waits for pressure and looks at usage.
+// Wait looks at usage, and waits for pressure.
 func (c cgroupV2) Wait(ctx context.Context, s Signal, used int64) error {
 	dir, err := dirOf(s, c.root, c.pods)
 	if err != nil {
@@ -136,33 +149,54 @@ func (c cgroupV2) Wait(ctx context.Context, s Signal, used int64) error {
 		}
 	}()
 	polled := []unix.PollFd{{Fd: int32(wake), Events: unix.POLLIN}}
-	if pressure := c.pressure(s, dir); pressure != nil {
-		defer func() { _ = pressure.Close() }()
-		polled = append(polled, unix.PollFd{Fd: int32(pressure.Fd()), Events: unix.POLLPRI})
+	if s == MemoryAvailable { // who waits within the pods' cgroup may do so at a limit of its own
+		if pressure := c.pressure(); pressure != nil {
+			defer func() { _ = pressure.Close() }()
+			polled = append(polled, unix.PollFd{Fd: int32(pressure.Fd()), Events: unix.POLLPRI})
+		}
 	}
+	return c.watch(ctx, polled, used, func() (int64, error) { return c.usage(s, dir) })
+}
+
+// watch returns when usage is above used, or the second of those polled tells of pressure that the machine is the reason of. The
+// first one says that ctx has ended.
+func (c cgroupV2) watch(ctx context.Context, polled []unix.PollFd, used int64, usage func() (int64, error)) error {
 	for {
-		if now, err := c.usage(s, dir); err != nil || now > used {
+		now, err := usage()
+		if err != nil || now > used {
 			return err
 		}
-		if _, err := unix.Poll(polled, int(look.Milliseconds())); err != nil && !errors.Is(err, unix.EINTR) {
+		if _, err := unix.Poll(polled, int(pause(used-now).Milliseconds())); err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("wait for pressure: %w", err)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if len(polled) > 1 && polled[1].Revents&unix.POLLPRI != 0 {
+		if len(polled) > 1 && polled[1].Revents&unix.POLLPRI != 0 && c.short() {
 			return nil
 		}
 	}
 }
 
-// pressure opens a file that tells of stalls; nil where there is none.
-func (c cgroupV2) pressure(s Signal, dir string) *os.File {
-	name := filepath.Join(dir, "memory.pressure")
-	if s == MemoryAvailable {
-		name = filepath.Join(c.proc, "pressure/memory")
+// short says that little of the machine's memory is available, a quarter of it or less: whoever waits for memory while there is
+// more waits at a limit of its own.
+func (c cgroupV2) short() bool {
+	b, err := os.ReadFile(filepath.Join(c.proc, "meminfo"))
+	if err != nil {
+		return true
 	}
-	f, err := os.OpenFile(name, os.O_RDWR|unix.O_NONBLOCK, 0)
+	figures := map[string]int64{}
+	for line := range strings.Lines(string(b)) {
+		if key, value, ok := strings.Cut(line, ":"); ok {
+			figures[key], _ = strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		}
+	}
+	return figures["MemAvailable"] <= figures["MemTotal"]/4
+}
+
+// pressure opens the file that tells of stalls; nil where there is none.
+func (c cgroupV2) pressure() *os.File {
+	f, err := os.OpenFile(filepath.Join(c.proc, "pressure/memory"), os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -133,11 +134,86 @@ func TestWithVersionTwoUsageIsLookedAt(t *testing.T) {
 	}
 }
 
+// Whatever takes memory as fast as a kernel gives it is seen before half of the default threshold is gone.
+func TestPause(t *testing.T) {
+	for left, want := range map[int64]time.Duration{
+		0: often, 1 << 20: often, 50 << 20: 24414062, 512 << 20: 250 * time.Millisecond, 1 << 30: seldom, 1 << 31: seldom, 1 << 62: seldom,
+	} {
+		if got := pause(left); got != want {
+			t.Errorf("%d bytes left: %v, want %v", left, got, want)
+		}
+	}
+}
+
+// urgent is a file descriptor that tells of something urgent when it is asked to, as the kernel's file of stalls does.
+func urgent(t *testing.T) (fd int, tell func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	out, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []int
+	for _, c := range []net.Conn{in, out} {
+		f, err := c.(*net.TCPConn).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = f.Close(), c.Close() })
+		files = append(files, int(f.Fd()))
+	}
+	return files[0], func() {
+		if err := unix.Sendto(files[1], []byte{1}, unix.MSG_OOB, nil); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestStallsCountWhenTheMachineIsShortOfMemory(t *testing.T) {
+	for rule, row := range map[string]struct {
+		meminfo string
+		told    bool
+	}{
+		"little is available": {"MemTotal:  1000 kB\nMemFree:  1 kB\nMemAvailable:  250 kB\n", true},
+		"much is":             {"MemTotal:  1000 kB\nMemFree:  1 kB\nMemAvailable:  251 kB\n", false},
+		"nobody can say":      {"", true},
+	} {
+		c := cgroupV2{proc: t.TempDir()}
+		if row.meminfo != "" {
+			if err := os.WriteFile(filepath.Join(c.proc, "meminfo"), []byte(row.meminfo), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fd, stall := urgent(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		looks := 0
+		stall()
+		err := c.watch(ctx, []unix.PollFd{{Fd: -1}, {Fd: int32(fd), Events: unix.POLLPRI}}, 1000, func() (int64, error) {
+			if looks++; looks == 4 { // stalls three times, and nothing comes of it
+				cancel()
+			}
+			return 0, nil
+		})
+		cancel()
+		if told := err == nil; told != row.told || !told && !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v after %d looks, want told %v", rule, err, looks, row.told)
+		}
+	}
+}
+
 func TestThePressureFileTakesTheTrigger(t *testing.T) {
 	if _, err := os.Stat("/proc/pressure/memory"); err != nil || os.Getuid() != 0 {
 		t.Skip("this needs root and a kernel with PSI")
 	}
-	f := cgroupV2{proc: "/proc"}.pressure(MemoryAvailable, "")
+	f := cgroupV2{proc: "/proc"}.pressure()
 	if f == nil {
 		t.Fatal("the trigger was refused")
 	}
