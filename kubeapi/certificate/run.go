@@ -158,6 +158,10 @@ func (m *Manager) failed(ctx context.Context, err error) error {
 	wait := min(retryFirst<<min(m.failures, 8), retryMax)
 	wait += time.Duration(rand.Float64() * retryJitter * float64(wait))
 	m.failures++
+	now := time.Now()
+	if leaf := m.leaf(); leaf != nil && now.Before(leaf.NotAfter) { // the less of it is left the more often
+		wait = min(wait, max(leaf.NotAfter.Sub(now)/2, lookSoon))
+	}
 	switch {
 	case errors.Is(err, errRejected):
 		err = errors.Join(err, m.store.dropKey())
@@ -167,7 +171,6 @@ func (m *Manager) failed(ctx context.Context, err error) error {
 	case errors.Is(err, errOvertaken), errors.Is(err, errUndecided):
 		wait = 0
 	}
-	now := time.Now()
 	m.next = now.Add(wait)
 	m.refused = !m.refused && apierrors.IsUnauthorized(err)
 	answers := apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)

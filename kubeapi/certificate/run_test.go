@@ -111,6 +111,32 @@ func TestCertificatesOfAShortLifeAreRenewedInTime(t *testing.T) {
 	}
 }
 
+// A server that comes back shortly before the end is asked before it.
+func TestASignerThatIsAwayIsAskedMoreOftenTowardsTheEnd(t *testing.T) {
+	for _, life := range []time.Duration{30 * time.Second, 60 * time.Second, 5 * time.Minute, time.Hour} {
+		t.Run(life.String(), func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer(t)
+				s.live(life)
+				m := client(t, ClientConfig{Dir: dir, Bootstrap: s, Requests: s})
+				run(t, m)
+				if err := m.Wait(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				first := m.Current()
+				s.set("", errors.New("it is away"))
+				time.Sleep(time.Until(first.Leaf.NotAfter) - 4*time.Second)
+				s.set("", nil)
+				time.Sleep(4*time.Second - time.Millisecond)
+				if now := m.Current(); now == nil || now == first {
+					t.Errorf("it has not been renewed when it ends: %v", now)
+				}
+			})
+		})
+	}
+}
+
 // A signer that dates certificates back may issue one that is to be renewed at once.
 func TestACertificateBornOldIsNoReasonToAskWithoutEnd(t *testing.T) {
 	dir := t.TempDir()
