@@ -74,9 +74,6 @@ func New(cfg Config) (*Generator, error) {
 	cfg.Patience = cmp.Or(cfg.Patience, 3*time.Minute)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Minute)
 	cfg.Inspect = cmp.Or(cfg.Inspect, 8)
-	if cfg.Busy == nil {
-		cfg.Busy = func(types.UID) <-chan struct{} { return nil }
-	}
 	if cfg.Tell == nil {
 		cfg.Tell = func(Event) {}
 	}

@@ -17,7 +17,8 @@ const (
 	standsAfter  = 10 * time.Second // a stream open for so long is taken to stand; until then relists close the gap before it
 	firstBackoff = time.Second
 	lastBackoff  = 30 * time.Second
-	busyLimit    = time.Second // how long events wait for whoever works on their pod
+	busyLimit    = time.Second          // how long events wait for whoever works on their pod
+	busyPause    = 2 * time.Millisecond // from one step of his to the next, at most
 )
 
 // follow keeps the notifier's stream open until ctx ends.
@@ -127,17 +128,29 @@ func (g *Generator) heed(ctx context.Context, uid types.UID) {
 	}
 }
 
-// unbusy waits until nobody works on a pod, for a while.
+// unbusy waits until nobody works on a pod, for a while. Who is about to, as he was just before, is given a moment to begin.
 func (g *Generator) unbusy(ctx context.Context, uid types.UID) {
-	busy := g.cfg.Busy(uid)
-	if busy == nil {
+	if g.cfg.Busy == nil {
 		return
 	}
 	limit := time.NewTimer(busyLimit)
 	defer limit.Stop()
-	select {
-	case <-busy:
-	case <-limit.C:
-	case <-ctx.Done():
+	for {
+		select {
+		case <-time.After(busyPause):
+		case <-ctx.Done():
+			return
+		}
+		busy := g.cfg.Busy(uid)
+		if busy == nil {
+			return
+		}
+		select {
+		case <-busy:
+		case <-limit.C:
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
 }

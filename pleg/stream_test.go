@@ -201,7 +201,7 @@ func TestWorkThatTakesLongHidesNothing(t *testing.T) {
 		s.events <- "a"
 		time.Sleep(300 * time.Millisecond)
 		done() // without a look
-		n.after(0, "12.8s look a", "12.8s a c2 died")
+		n.after(5*time.Millisecond, "12.8s look a", "12.8s a c2 died")
 		n.has("a c1- c2- c3+")
 		w.on("a")
 		s.events <- "a"
