@@ -123,6 +123,20 @@ func (d *Dead) Trim(uid types.UID) {
 	}
 }
 
+// Died is Trim for who has just seen the pod: the engine is asked nothing while no name has more dead instances than stay.
+func (d *Dead) Died(seen runtime.Pod) {
+	dead, most := map[string]int{}, 0
+	for i := range seen.Containers {
+		if c := &seen.Containers[i]; c.State != runtime.Running {
+			dead[c.Name]++
+			most = max(most, dead[c.Name])
+		}
+	}
+	if d.cfg.PerName >= 0 && most > d.cfg.PerName || d.cfg.Removable(seen.UID) {
+		d.Trim(seen.UID)
+	}
+}
+
 func (d *Dead) trimAll(ctx context.Context) error {
 	d.mu.Lock()
 	due := d.trim

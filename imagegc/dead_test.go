@@ -159,6 +159,41 @@ func TestTrimComesSoonAndCollectEachInterval(t *testing.T) {
 	})
 }
 
+func TestWhoHasSeenThePodHasNothingAskedInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		d := n.dead(nil)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- d.Run(ctx) }()
+		died := func(states ...runtime.State) int {
+			seen := runtime.Pod{PodRef: runtime.PodRef{UID: "p"}}
+			for _, s := range states {
+				seen.Containers = append(seen.Containers, runtime.Container{Name: "a", State: s})
+			}
+			seen.Containers = append(seen.Containers, runtime.Container{Name: "b", State: runtime.Exited})
+			before := n.engine.Calls("ListContainers")
+			d.Died(seen)
+			synctest.Wait()
+			return n.engine.Calls("ListContainers") - before
+		}
+		if got := died(runtime.Running, runtime.Exited); got != 0 {
+			t.Errorf("one dead instance of each name stays, and the engine was asked %d times", got)
+		}
+		if got := died(runtime.Exited, runtime.Exited); got != 1 {
+			t.Errorf("one is too many, and the engine was asked %d times", got)
+		}
+		n.unwant("p")
+		if got := died(runtime.Exited); got != 1 {
+			t.Errorf("nobody wants the pod, and the engine was asked %d times", got)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestSandboxesGoAfterTheirContainersAndAreStoppedFirst(t *testing.T) {
 	n := newNode(t)
 	for i := range uint32(3) {
