@@ -232,7 +232,8 @@ func (h *history) tune(ctx context.Context, wg *sync.WaitGroup, cfg *syncloop.Co
 	if h.withPleg {
 		wake := cfg.Roster.Wake
 		g, err := pleg.New(pleg.Config{
-			Source: paced{cfg.Runtime, h.disorder, nil}, Notifier: h.notifier, Tell: func(e pleg.Event) { wake(e.Pod.UID) },
+			Source: paced{cfg.Runtime, h.disorder, nil}, Notifier: h.notifier, Busy: cfg.Roster.Busy,
+			Tell: func(e pleg.Event) { wake(e.Pod.UID) },
 		})
 		if err != nil {
 			h.t.Error(err)

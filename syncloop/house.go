@@ -96,6 +96,11 @@ func (l *Loop) keep(uid types.UID) bool { return !l.r.Removable(uid) }
 
 // inspect looks at a pod somebody woke that no source wants.
 func (l *Loop) inspect(ctx context.Context, uid types.UID) {
+	if l.cfg.States != nil {
+		if seen, err := l.see(ctx, uid, time.Time{}); err == nil && none(seen) {
+			return // whoever sees that something of it exists wakes it again
+		}
+	}
 	seen, err := l.see(ctx, uid, time.Now())
 	if err != nil {
 		if ctx.Err() == nil {
@@ -106,12 +111,15 @@ func (l *Loop) inspect(ctx context.Context, uid types.UID) {
 	l.stranger(seen)
 }
 
+// none says that a pod does not exist.
+func none(seen runtime.Pod) bool { return len(seen.Sandboxes)+len(seen.Containers) == 0 }
+
 // stranger notes a pod that exists and that no source wants, so far.
 func (l *Loop) stranger(seen runtime.Pod) {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
 	l.r.init()
-	if len(seen.Sandboxes)+len(seen.Containers) == 0 || l.r.pods[seen.UID] != nil {
+	if none(seen) || l.r.pods[seen.UID] != nil {
 		return
 	}
 	l.r.enter(seen.UID, nil, "").seen = seen

@@ -215,6 +215,7 @@ type worker struct {
 	stepping, stepAgain bool
 	own                 bool               // its step is at it, see Loop.own
 	stop                context.CancelFunc // cuts the step under way; nil: none is
+	stepped             chan struct{}      // closed when it has ended
 	timer               *time.Timer
 	timerAt             time.Time     // zero: no timer runs
 	still, settled      chan struct{} // closed when nothing runs, when nothing is held

@@ -49,7 +49,7 @@ func (l *Loop) work(ctx context.Context, w *worker) {
 		return
 	}
 	own, stop := context.WithCancel(ctx)
-	w.stepping, w.stop, w.retryAt = true, stop, time.Time{}
+	w.stepping, w.stop, w.stepped, w.retryAt = true, stop, make(chan struct{}), time.Time{}
 	w.quiet()
 	l.late(w)
 	if left := time.Until(w.reviewAt); left > 0 {
@@ -66,6 +66,7 @@ func (l *Loop) work(ctx context.Context, w *worker) {
 		l.r.mu.Lock()
 		defer l.r.mu.Unlock()
 		w.stepping, w.stop = false, nil
+		close(w.stepped)
 		if w.stepAgain {
 			w.stepAgain = false
 			l.r.wake(w.uid)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -118,12 +119,15 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	dead := one(&b, imagegc.NewDead, imagegc.DeadConfig{
 		Containers: engine, Sandboxes: engine, Instances: pods, Removable: roster.Removable, Ended: roster.Ended, Observe: obs("imagegc"),
 	})
-	lifecycle := one(&b, pleg.New, pleg.Config{
-		Source: pods, Notifier: engine, Answers: watch.Healthy, Observe: obs("pleg"),
+	var lifecycle *pleg.Generator
+	lifecycle = one(&b, pleg.New, pleg.Config{
+		Source: pods, Notifier: engine, Answers: watch.Healthy, Busy: roster.Busy, Observe: obs("pleg"),
 		Tell: func(e pleg.Event) {
 			roster.Wake(e.Pod.UID)
 			if e.Kind == pleg.Died {
-				dead.Trim(e.Pod.UID)
+				if seen, err := lifecycle.Pod(ctx, e.Pod.UID, time.Time{}); err == nil { // what led to this event
+					dead.Died(seen)
+				}
 			}
 		},
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/kubeletkit/kubeletkit/imagegc"
 	"github.com/kubeletkit/kubeletkit/internal/layers"
@@ -93,12 +94,18 @@ func join(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	lifecycle, err := pleg.New(pleg.Config{Source: pods, Notifier: cfg.Notifier, Observe: cfg.Observe, Tell: func(e pleg.Event) {
-		roster.Wake(e.Pod.UID)
-		if e.Kind == pleg.Died {
-			dead.Trim(e.Pod.UID)
-		}
-	}})
+	var lifecycle *pleg.Generator
+	lifecycle, err = pleg.New(pleg.Config{
+		Source: pods, Notifier: cfg.Notifier, Busy: roster.Busy, Observe: cfg.Observe,
+		Tell: func(e pleg.Event) {
+			roster.Wake(e.Pod.UID)
+			if e.Kind == pleg.Died {
+				if seen, err := lifecycle.Pod(context.Background(), e.Pod.UID, time.Time{}); err == nil { // what led to this event
+					dead.Died(seen)
+				}
+			}
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
