@@ -253,6 +253,61 @@ func TestCase_c180_a_deletion_before_the_creation_completes(t *testing.T) {
 	})
 }
 
+// fromMemory is a source that first shows what was remembered.
+type fromMemory struct {
+	syncloop.PodSource
+	pods *[]*v1.Pod
+}
+
+func (r fromMemory) Run(ctx context.Context, set func([]*v1.Pod, bool)) error {
+	if *r.pods != nil {
+		set(*r.pods, false)
+	}
+	return r.PodSource.Run(ctx, set)
+}
+
+func TestCase_c180_a_pod_from_memory_is_given_what_is_left_of_a_grace(t *testing.T) {
+	var remembered []*v1.Pod
+	tune := func(_ context.Context, _ *sync.WaitGroup, cfg *syncloop.Config) {
+		cfg.Sources["api"] = fromMemory{cfg.Sources["api"], &remembered}
+	}
+	onNode(t, tune, func(n *node) {
+		n.do("add web app=sleep_100000 source=api") // deaf to the stop signal
+		synctest.Wait()
+		n.do("halt")
+		n.api.mu.Lock()
+		remembered = []*v1.Pod{n.api.objects["web"]}
+		n.api.mu.Unlock()
+		n.do("delete web grace=60")
+		n.do("server away")
+		time.Sleep(20 * time.Second)
+		n.do("start")
+		time.Sleep(10 * time.Second)
+		if got := fmt.Sprint(n.runs()); got != "[web-1]" {
+			t.Errorf("without the server these run: %s", got)
+		}
+		begun := time.Now()
+		n.do("server back")
+		for len(n.runs()) > 0 && time.Since(begun) < time.Hour {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(begun); took < 29*time.Second || took > 31*time.Second {
+			t.Errorf("it took %v to end, want 30s", took)
+		}
+		n.do("add db app=sleep_100000 source=api")
+		synctest.Wait()
+		n.ahead = -time.Hour // the server's clock is of no account for what is deleted now
+		n.do("delete db grace=20")
+		begun = time.Now()
+		for len(n.runs()) > 0 && time.Since(begun) < time.Hour {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(begun); took < 20*time.Second || took > 21*time.Second {
+			t.Errorf("the other one took %v to end, want 20s", took)
+		}
+	})
+}
+
 func TestCase_c180_another_agent_gives_what_is_left_of_a_grace(t *testing.T) {
 	for _, tt := range []struct {
 		rule                    string

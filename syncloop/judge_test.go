@@ -25,17 +25,18 @@ type judge struct {
 // trial is what is known of one pod.
 type trial struct {
 	pod     *v1.Pod
-	ends    bool          // somebody wants it to end, or it does so by itself
-	least   time.Duration // that anybody asked for, for it to end
-	most    time.Duration // that its spec or a deletion asked for
-	killer  time.Duration // the least that one asked for who told this agent
-	why     string        // what the first one said who told this agent
-	agent   int           // that was there when it was first to end
-	resized bool          // sizes were asked for while it ran
-	asked   map[string]time.Time
-	lives   map[string]*lives // by container
-	reason  string            // told with its last phase
-	counts  map[string]int32  // restarts told, by container
+	ends    bool                 // somebody wants it to end, or it does so by itself
+	least   time.Duration        // that anybody asked for, for it to end
+	most    time.Duration        // that its spec or a deletion asked for
+	killer  time.Duration        // the least that one asked for who told this agent
+	why     string               // what the first one said who told this agent
+	agent   int                  // that was there when it was first to end
+	resized bool                 // sizes were asked for while it ran
+	first   map[string]time.Time // when an instance was first to be asked to end
+	asked   map[string]bool      // it may have heard
+	lives   map[string]*lives    // by container
+	reason  string               // told with its last phase
+	counts  map[string]int32     // restarts told, by container
 }
 
 // lives of a container under one agent.
@@ -58,7 +59,7 @@ func (j *judge) wanted(p *v1.Pod) {
 	j.cases[p.UID] = &trial{
 		pod: p, least: grace, most: grace,
 		ends:  p.Spec.RestartPolicy != v1.RestartPolicyAlways || p.Spec.ActiveDeadlineSeconds != nil,
-		asked: map[string]time.Time{}, lives: map[string]*lives{}, counts: map[string]int32{}, agent: j.agent,
+		first: map[string]time.Time{}, asked: map[string]bool{}, lives: map[string]*lives{}, counts: map[string]int32{}, agent: j.agent,
 	}
 }
 
@@ -245,12 +246,13 @@ func (j *judge) stops(id string, grace time.Duration) {
 			}
 		}
 	}
-	if _, known := s.asked[id]; !known {
-		if s.kind == plan.Regular && grace < j.due(s) {
-			j.n.fault("%s of %s is given %v to end, and has %v", s.Name, s.Pod.UID, grace, j.due(s))
-		}
-		s.asked[id] = time.Now()
+	if _, known := s.first[id]; !known {
+		s.first[id] = time.Now()
 	}
+	if due := max((j.due(s) - time.Since(s.first[id])).Truncate(time.Second), plan.MinGrace); s.kind == plan.Regular && !s.asked[id] && grace < due {
+		j.n.fault("%s of %s is given %v to end, and has %v", s.Name, s.Pod.UID, grace, due)
+	}
+	s.asked[id] = true
 }
 
 // due is how long a container may take to end from the moment at which it hears of it.
@@ -289,9 +291,9 @@ func (j *judge) ends(which func(runtime.Container) bool) {
 		if s == nil || s.kind == plan.Sidecar {
 			continue
 		}
-		asked, known := s.asked[c.ID]
-		if !known || time.Since(asked) < j.due(s)-time.Second {
-			j.n.fault("%s of %s is killed, asked to end %v, %v ago, and has %v", c.Name, c.Pod.UID, known, time.Since(asked), j.due(s))
+		since := time.Since(s.first[c.ID])
+		if heard := s.asked[c.ID] || since > j.due(s)+5*time.Minute; !heard || since < j.due(s)-time.Second {
+			j.n.fault("%s of %s is killed, asked to end %v, %v ago, and has %v", c.Name, c.Pod.UID, s.asked[c.ID], since, j.due(s))
 		}
 	}
 }

@@ -158,6 +158,8 @@ func (l *Loop) update(w *worker, pod *v1.Pod) {
 	switch {
 	case deleted && w.phase == finished:
 		w.told = false // its object may go now
+	case deleted && !l.sources[w.source]: // it ran from memory, and its time began before this agent heard of it
+		w.end(l.r, runtime.Termination{Grace: left(pod)})
 	case deleted, over(pod.Status.Phase) && w.phase == syncing: // what is over there starts nothing more
 		w.end(l.r, runtime.Termination{})
 	case sooner(old, pod):

@@ -41,18 +41,24 @@ func (s *step) postStart(ctx context.Context, c *v1.Container, id string) error 
 	return waiting("PostStartHookError", err)
 }
 
-// preStop runs the hook of a container that is about to be stopped, once, for as long as its grace lasts.
-func (r *Runtime) preStop(ctx context.Context, pod *v1.Pod, a *ending) {
+// preStop runs the hook of a container that is about to be stopped, once, for as long as its grace lasts. An error says that
+// nobody was there to run it, and that it is to be tried again before the container is stopped.
+func (r *Runtime) preStop(ctx context.Context, pod *v1.Pod, a *ending) error {
 	c, _ := plan.Find(pod, a.Container)
 	if c == nil || c.Lifecycle == nil || c.Lifecycle.PreStop == nil || !r.memory.once(pod.UID, preStopRun, a.ID) {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithDeadline(ctx, a.end)
 	defer cancel()
-	if err := r.hook(ctx, c, a.ID, c.Lifecycle.PreStop); err != nil {
+	switch err := r.hook(ctx, c, a.ID, c.Lifecycle.PreStop); {
+	case errors.Is(err, runtime.ErrUnavailable) && time.Now().Before(a.end):
+		r.memory.undo(pod.UID, preStopRun, a.ID)
+		return fmt.Errorf("preStop hook of container %s: %w", a.Container, err)
+	case err != nil:
 		r.tell(pod, a.Container, true, "FailedPreStopHook", "PreStopHook failed")
 		r.cfg.Observe.Logger().Warn("preStop hook failed; the container is stopped all the same", "pod", refOf(pod), "container", a.Container, "err", err)
 	}
+	return nil
 }
 
 func (r *Runtime) hook(ctx context.Context, c *v1.Container, id string, h *v1.LifecycleHandler) error {

@@ -186,6 +186,11 @@ func (m *memory) once(uid types.UID, what, id string) (first bool) {
 	return first
 }
 
+// undo notes that something has not been done after all.
+func (m *memory) undo(uid types.UID, what, id string) {
+	m.with(uid, func(p *remembered) { delete(p.done, deed{what, id}) })
+}
+
 // did says that something was done once.
 func (m *memory) did(uid types.UID, what, id string) bool {
 	m.mu.Lock()
@@ -216,11 +221,6 @@ func (m *memory) end(uid types.UID, id string, at time.Time) (end time.Time) {
 		p.ends[id] = at
 	})
 	return at
-}
-
-// unend forgets that an instance is being stopped.
-func (m *memory) unend(uid types.UID, id string) {
-	m.with(uid, func(p *remembered) { delete(p.ends, id) })
 }
 
 // trim forgets what it knows of instances that are no more, so that a pod that crashes for years costs nothing.

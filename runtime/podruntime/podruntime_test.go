@@ -375,12 +375,14 @@ func TestWhatCouldNotBeStoppedKeepsItsTimeAndGetsNoMore(t *testing.T) {
 		{"once", errors.New("no"), time.Second, 5 * time.Second},
 		{"until its time is over", errors.New("no"), time.Hour, 5 * time.Second},
 		{"an answer was lost, and it knows already that it is to end", runtimetest.Lost(errors.New("lost"))(t.Context(), runtimetest.Call{}), time.Second, 5 * time.Second},
-		{"it has not heard yet that it is to end", runtime.ErrUnavailable, 20 * time.Second, 25 * time.Second},
+		{"nobody was there for a part of its time: it has the rest", runtime.ErrUnavailable, 2 * time.Second, 5 * time.Second},
+		{"nobody was there for all of its time: it has the least there is", runtime.ErrUnavailable, 20 * time.Second, 22 * time.Second},
+		{"nobody ever is there", runtime.ErrUnavailable, time.Hour, 5*time.Minute + 5*time.Second},
 	} {
 		t.Run(tt.rule, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNode(t)
-				p := pod("sleep 100") // deaf to the stop signal
+				p := pod("sleep 1000") // deaf to the stop signal
 				n.sync(p)
 				start := time.Now()
 				n.engine.Inject("StopContainer", func(context.Context, runtimetest.Call) error {
@@ -389,7 +391,7 @@ func TestWhatCouldNotBeStoppedKeepsItsTimeAndGetsNoMore(t *testing.T) {
 					}
 					return nil
 				})
-				for range 60 {
+				for range 400 {
 					if err := n.Stop(t.Context(), p, n.look(p), runtime.Termination{}); err == nil {
 						break
 					}
@@ -398,6 +400,51 @@ func TestWhatCouldNotBeStoppedKeepsItsTimeAndGetsNoMore(t *testing.T) {
 				ended := n.look(p).Newest("a").Finished.Sub(start)
 				if ended < tt.want || ended > tt.want+time.Second {
 					t.Errorf("it ended after %v, want %v", ended, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestAHookThatNobodyWasThereToRunIsRunBeforeTheEnd(t *testing.T) {
+	for _, tt := range []struct {
+		rule     string
+		out      time.Duration // how long nobody is there
+		runs     int
+		from, to time.Duration // when the container ended
+	}{
+		{"somebody is back in time", 2 * time.Second, 1, 2 * time.Second, 3 * time.Second},
+		{"nobody is back before its time is over", 20 * time.Second, 0, 20 * time.Second, 22 * time.Second},
+	} {
+		t.Run(tt.rule, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				p := pod(polite)
+				p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"/bin/sh", "-c", "exit 0"}}}}
+				n.sync(p)
+				start, runs := time.Now(), 0
+				away := func(context.Context, runtimetest.Call) error {
+					if time.Since(start) < tt.out {
+						return runtime.ErrUnavailable
+					}
+					return nil
+				}
+				n.engine.Inject("StopContainer", away)
+				n.engine.Inject("Exec", func(ctx context.Context, c runtimetest.Call) error {
+					err := away(ctx, c)
+					if err == nil {
+						runs++
+					}
+					return err
+				})
+				for range 60 {
+					if err := n.Stop(t.Context(), p, n.look(p), runtime.Termination{}); err == nil {
+						break
+					}
+					time.Sleep(time.Second)
+				}
+				if ended := n.look(p).Newest("a").Finished.Sub(start); runs != tt.runs || ended < tt.from || ended > tt.to {
+					t.Errorf("the hook ran %d times, and it ended after %v", runs, ended)
 				}
 			})
 		})

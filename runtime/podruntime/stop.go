@@ -16,7 +16,8 @@ import (
 
 // Stop ends all containers of a pod, hooks and sidecar order included, and its sandboxes. It returns nil when nothing of
 // the pod runs any more. pod is nil when nobody knows the spec; then containers get the grace their annotations tell, and
-// no hook runs. When ctx ends first, a later call goes on; a hook that has begun is not run again.
+// no hook runs. When ctx ends first, a later call goes on; a hook that has begun is not run
+// again, but for one that the engine says nobody was there to run.
 func (r *Runtime) Stop(ctx context.Context, pod *v1.Pod, seen runtime.Pod, how runtime.Termination) error {
 	grace := plan.Grace(pod, how)
 	if pod == nil && how.Grace == 0 {
@@ -56,8 +57,12 @@ type ending struct {
 	left bool          // once done: it was not stopped, and has time left
 }
 
+// unheard is how long beyond its time a container that may not have heard that it is to end is kept from being killed with its
+// sandbox: once the runtime is there again, it is to have at least the shortest time there is.
+const unheard = 5 * time.Minute
+
 // stop carries out the stops of a plan, side by side but for those that wait for others. Whoever could not be stopped and
-// has time left keeps it: its sandbox stays, and the next call goes on.
+// has time left keeps it: its sandbox stays, and the next call goes on. Time runs from the first call, whoever is there to hear.
 func (r *Runtime) stop(ctx context.Context, pod *v1.Pod, actions []plan.Action) error {
 	all := make([]*ending, len(actions))
 	for i, a := range actions {
@@ -75,11 +80,11 @@ func (r *Runtime) stop(ctx context.Context, pod *v1.Pod, actions []plan.Action) 
 		containers.Go(func() error {
 			defer close(e.done)
 			err := r.stopContainer(ctx, pod, e, all)
-			if errors.Is(err, runtime.ErrUnavailable) { // it has not heard yet that it is to end
-				r.memory.unend(pod.UID, e.ID)
-				e.end = time.Now().Add(e.Grace)
+			keeps := e.end
+			if errors.Is(err, runtime.ErrUnavailable) { // it may not have heard yet that it is to end
+				keeps = keeps.Add(unheard)
 			}
-			e.left = err != nil && e.end.After(time.Now())
+			e.left = err != nil && keeps.After(time.Now())
 			return err
 		})
 	}
@@ -111,7 +116,9 @@ func (r *Runtime) stopContainer(ctx context.Context, pod *v1.Pod, e *ending, all
 	}
 	ctx, trace := r.cfg.Observe.Begin(ctx, r.refOf(pod, e.Container), "stop container")
 	defer func() { trace.End(err) }()
-	r.preStop(ctx, pod, e)
+	if err := r.preStop(ctx, pod, e); err != nil {
+		return err
+	}
 	deadline := time.NewTimer(time.Until(e.end))
 	defer deadline.Stop()
 	for _, i := range e.After {
