@@ -11,9 +11,9 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
-// housekeep looks at once for what was there before the loop, and then, when all sources have said what they want, now and
-// again for strangers and leftovers. One at a time, and then two seconds of rest, beside the dispatcher; what is asked for
-// meanwhile comes after that.
+// housekeep looks at once for what was there before the loop, and then, when all sources have said what they want and at each
+// resync, for strangers and leftovers. In between it counts. One at a time, and then two seconds of rest, beside the dispatcher;
+// what is asked for meanwhile comes after that.
 func (l *Loop) housekeep(ctx context.Context) {
 	const pause = 2 * time.Second
 	l.r.mu.Lock()
@@ -26,9 +26,13 @@ func (l *Loop) housekeep(ctx context.Context) {
 		l.owed = true
 		return
 	}
-	l.busy, l.owed = true, false
+	clean := l.dirty
+	l.busy, l.owed, l.dirty = true, false, false
 	l.wg.Go(func() {
-		l.clean(ctx)
+		if clean {
+			l.clean(ctx)
+		}
+		l.count()
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -72,7 +76,6 @@ func (l *Loop) clean(ctx context.Context) {
 			return
 		}
 	}
-	l.count()
 	l.sweep(ctx)
 }
 

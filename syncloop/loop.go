@@ -61,6 +61,7 @@ type Loop struct {
 	unsaved time.Time       // when people were last told that promises are not kept
 	busy    bool            // housekeeping is under way
 	owed    bool            // it was asked for meanwhile
+	dirty   bool            // there may be strangers or leftovers that nobody has looked for
 
 	mu   sync.Mutex // guards beat
 	beat time.Time  // when the dispatcher was last seen alive
@@ -114,6 +115,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		l.wg.Go(func() { l.follow(ctx, name, s) })
 	}
 	l.allocated.Get("") // reads what was promised by an earlier agent
+	l.dirty = true
 	l.housekeep(ctx)
 	rings := l.r.rings()
 	pulse := time.NewTicker(tick)
@@ -142,6 +144,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			}
 		case <-resync.C:
 			l.resync()
+			l.dirty = true
 			l.housekeep(ctx)
 		case <-pulse.C:
 		}

@@ -60,6 +60,7 @@ func (l *Loop) merge(s set) {
 	if s.complete && !l.sources[s.source] {
 		l.sources[s.source] = true
 		l.r.complete = len(l.sources) == len(l.cfg.Sources)
+		l.dirty = l.dirty || l.r.complete
 	}
 	l.release()
 }
