@@ -104,11 +104,14 @@ func (m *Mirrors) Show(pods []*v1.Pod) {
 		}
 	}
 	m.mu.Lock()
+	idle := m.heard && len(m.shown)+len(shown) == 0 // other pods came or went
 	m.heard, m.shown = true, shown
 	news := m.changes()
 	m.mu.Unlock()
 	m.tell(news)
-	m.Wake()
+	if !idle {
+		m.Wake()
+	}
 }
 
 // Wake asks for a look at Pods, such as after a static pod came. It does not block.
