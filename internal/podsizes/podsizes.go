@@ -3,6 +3,7 @@
 package podsizes
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -73,7 +74,7 @@ type Store struct {
 	load   sync.Once
 
 	mu      sync.Mutex // guards the next two
-	pods    map[types.UID]Pod
+	pods    map[types.UID]entry
 	version uint64 // counts changes that must not be lost
 
 	writing sync.Mutex // held while the file is written; guards written
@@ -83,12 +84,19 @@ type Store struct {
 // NewStore makes a store that outlives the process in a file, or with an empty path does not. The file is read when the
 // store is first asked for something; report is told when it cannot be: then nothing is remembered.
 func NewStore(path string, report func(error)) *Store {
-	return &Store{path: path, report: report, pods: map[types.UID]Pod{}}
+	return &Store{path: path, report: report, pods: map[types.UID]entry{}}
+}
+
+// entry is a pod, and itself as JSON, made when it is first written.
+type entry struct {
+	Pod
+
+	text json.RawMessage
 }
 
 // content is what the file has.
-type content struct {
-	Entries map[types.UID]Pod `json:"entries,omitempty"`
+type content[P any] struct {
+	Entries map[types.UID]P `json:"entries,omitempty"`
 }
 
 func (s *Store) open() {
@@ -96,7 +104,7 @@ func (s *Store) open() {
 		if s.path == "" {
 			return
 		}
-		var c content
+		var c content[Pod]
 		switch err := checkpoint.Read(s.path, &c); {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
@@ -104,7 +112,9 @@ func (s *Store) open() {
 		default:
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			maps.Copy(s.pods, c.Entries)
+			for uid, p := range c.Entries {
+				s.pods[uid] = entry{Pod: p}
+			}
 		}
 	})
 }
@@ -114,8 +124,8 @@ func (s *Store) Get(uid types.UID) (p Pod, ok bool) {
 	s.open()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p, ok = s.pods[uid]
-	return p, ok
+	e, ok := s.pods[uid]
+	return e.Pod, ok
 }
 
 // Set remembers the sizes of a pod. Save makes it last.
@@ -126,7 +136,7 @@ func (s *Store) Set(uid types.UID, p Pod) {
 	if old, ok := s.pods[uid]; ok && old.Equal(p) {
 		return
 	}
-	s.pods[uid] = p
+	s.pods[uid] = entry{Pod: p}
 	s.version++
 }
 
@@ -162,12 +172,29 @@ func (s *Store) Save() error {
 	if s.path == "" || s.written >= wanted {
 		return nil
 	}
-	s.mu.Lock()
-	version, c := s.version, content{Entries: maps.Clone(s.pods)}
-	s.mu.Unlock()
+	version, c, err := s.content()
+	if err != nil {
+		return err
+	}
 	if err := checkpoint.Write(s.path, c); err != nil {
 		return err
 	}
 	s.written = version
 	return nil
+}
+
+func (s *Store) content() (version uint64, c content[json.RawMessage], err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.Entries = make(map[types.UID]json.RawMessage, len(s.pods))
+	for uid, e := range s.pods {
+		if e.text == nil {
+			if e.text, err = json.Marshal(e.Pod); err != nil {
+				return 0, c, fmt.Errorf("sizes of pod %s: %w", uid, err)
+			}
+			s.pods[uid] = e
+		}
+		c.Entries[uid] = e.text
+	}
+	return s.version, c, nil
 }
