@@ -10,7 +10,7 @@ import (
 )
 
 // networkAge is how long a runtime that had a network is believed to have one: pods that come together ask once.
-const networkAge = time.Second
+const networkAge = 5 * time.Second
 
 // uplink remembers when the runtime was last known to have a network.
 type uplink struct{ seen atomic.Pointer[time.Time] }
