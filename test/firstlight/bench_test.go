@@ -2,11 +2,13 @@ package firstlight
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +21,8 @@ import (
 )
 
 const benchPods = 20
+
+var profileFile = flag.String("agent-profile", "", "a file for a CPU profile of the agent while BenchmarkManifestToStarted runs; read with go tool pprof")
 
 // BenchmarkManifestToStarted measures the time from the moment a manifest is renamed into the directory until its
 // container has started, over 20 pods one after the other, each beside the bare calls RunPodSandbox, CreateContainer
@@ -62,6 +66,14 @@ func BenchmarkManifestToStarted(b *testing.B) {
 		round(k)
 	}
 	used = 0
+	asked := n.calls(b)
+	profiled := make(chan struct{})
+	go func() {
+		defer close(profiled)
+		if *profileFile != "" {
+			write(b, *profileFile, n.get(b, fmt.Sprintf("/debug/pprof/profile?seconds=%d", benchPods)))
+		}
+	}()
 	var pods, floors, ratios []float64
 	parts := map[string][]float64{}
 	k := 3
@@ -81,6 +93,14 @@ func BenchmarkManifestToStarted(b *testing.B) {
 	b.ReportMetric(median(floors), "bare-p50-ms")
 	b.ReportMetric(median(pods)/median(floors), "ratio")
 	b.ReportMetric(millis(used)/float64(len(pods)), "agent-cpu-ms/pod")
+	total := 0.0
+	for op, count := range n.calls(b) {
+		each := (count - asked[op]) / float64(len(pods))
+		total += each
+		b.Logf("agent: %-35s %.1f calls a pod", op, each)
+	}
+	b.ReportMetric(total, "calls/pod")
+	<-profiled
 	b.ReportMetric(float64(n.rss(b))/(1<<20), "agent-rss-MiB")
 	b.Logf("%d pods; of single pairs the median ratio is %.2f", len(pods), median(ratios))
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
@@ -89,6 +109,22 @@ func BenchmarkManifestToStarted(b *testing.B) {
 	b.Logf("bare:  %-35s p50 %6.1f ms", "RunPodSandbox", median(bare.sandbox))
 	b.Logf("bare:  %-35s p50 %6.1f ms", "CreateContainer and StartContainer", median(bare.container))
 	b.Logf("bare:  %-35s p50 %6.1f ms", "from there to the event", median(bare.late))
+}
+
+// calls is how many calls of the runtime the agent has made, by operation.
+func (n *node) calls(tb testing.TB) map[string]float64 {
+	tb.Helper()
+	calls := map[string]float64{}
+	for line := range strings.Lines(n.get(tb, "/metrics")) {
+		if name, value, _ := strings.Cut(strings.TrimSpace(line), "} "); strings.HasPrefix(name, "kubelet_runtime_operations_total{") {
+			one, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			calls[name[strings.Index(name, "{"):]] = one
+		}
+	}
+	return calls
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
