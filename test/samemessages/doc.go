@@ -2,5 +2,6 @@
 //
 // Each agent runs as a process of its own, with an API server and a CRI server in memory, and is given the pods of
 // internal/podcases. The requests by which sandboxes and containers are made are written as text and must be the same,
-// but for the differences listed, with their reasons, in allowed_test.go.
+// but for the differences listed, with their reasons, in allowed_test.go. So must be who ends for a critical pod, and what
+// people read of it.
 package samemessages
