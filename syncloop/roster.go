@@ -90,7 +90,9 @@ func (r *Roster) Pods() []*v1.Pod {
 
 // Static are those of Pods that no API server gave.
 func (r *Roster) Static() []*v1.Pod {
-	return r.list(func(w *worker) bool { return w.source != apiSource && (!w.absent || w.phase < finished) && podspec.Static(w.pod) })
+	return r.list(func(w *worker) bool {
+		return w.source != apiSource && (!w.absent || w.phase < finished) && podspec.Static(w.pod)
+	})
 }
 
 // Active are the pods that hold resources of the node.
