@@ -116,12 +116,13 @@ func (n *node) calls(tb testing.TB) map[string]float64 {
 	tb.Helper()
 	calls := map[string]float64{}
 	for line := range strings.Lines(n.get(tb, "/metrics")) {
-		if name, value, _ := strings.Cut(strings.TrimSpace(line), "} "); strings.HasPrefix(name, "kubelet_runtime_operations_total{") {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), `"} `)
+		if op, is := strings.CutPrefix(name, `kubelet_runtime_operations_total{operation_type="`); is {
 			one, err := strconv.ParseFloat(value, 64)
 			if err != nil {
 				tb.Fatal(err)
 			}
-			calls[name[strings.Index(name, "{"):]] = one
+			calls[op] = one
 		}
 	}
 	return calls
