@@ -150,14 +150,17 @@ func (l *Loop) makeRoom(w *worker, rejection *runtime.Rejection, others []*v1.Po
 }
 
 // roomComes says that a pod which lacks room is not refused yet: others end for a critical one, and may give back more than it
-// takes. The roster is locked.
+// takes, or one still ends that was taken away at once, in whose place a scheduler has sent this one. The roster is locked.
 func (l *Loop) roomComes(w *worker, rejection *runtime.Rejection) bool {
 	if !strings.HasPrefix(rejection.Reason, "OutOf") {
 		return false
 	}
 	for _, o := range l.r.pods {
-		if o.phase == held && o.favoured {
+		switch {
+		case o.phase == held && o.favoured:
 			w.blockers = append(w.blockers, o.blockers...)
+		case o.absent && o.active():
+			w.blockers = append(w.blockers, o.uid)
 		}
 	}
 	return l.blocked(w)

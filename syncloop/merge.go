@@ -97,7 +97,7 @@ func (l *Loop) arrival(p *v1.Pod) int {
 func (l *Loop) lose(w *worker) {
 	w.absent, w.again = true, nil
 	if w.phase == held {
-		w.told = true // nobody was told of it
+		w.told, w.cameToEnd = true, true // nobody was told of it, nobody has let it in
 		w.move(l.r, ended)
 		return
 	}

@@ -163,3 +163,21 @@ func TestACriticalPodGrowsInThePlaceOfAnother(t *testing.T) {
 		}
 	})
 }
+
+func TestAPodWaitsForTheRoomOfOneThatWasTakenAwayAtOnce(t *testing.T) {
+	onNode(t, fits("2"), func(n *node) {
+		n.do("add old app=trap_''_TERM;_sleep_100000 source=api grace=20 cpu=1500m")
+		synctest.Wait()
+		n.do("remove old") // nothing is left of it in the API, so a scheduler counts it no more
+		n.do("add new app=sleep_100000 source=api cpu=1500m")
+		n.do("add huge app=sleep_100000 source=api cpu=9")
+		time.Sleep(5 * time.Second)
+		if got := fmt.Sprint(n.runs(), n.api.phaseOf("new")); got != "[old-1]Pending " {
+			t.Errorf("while it ends: %s", got)
+		}
+		time.Sleep(30 * time.Second)
+		if got := fmt.Sprint(n.runs(), n.api.phaseOf("new"), n.api.phaseOf("huge")); got != "[new-1]Running Failed OutOfcpu" {
+			t.Errorf("after it: %s", got)
+		}
+	})
+}

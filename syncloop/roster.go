@@ -183,7 +183,7 @@ type worker struct {
 	phase     phase
 	ending    *runtime.Termination
 	rejection *runtime.Rejection
-	cameToEnd bool        // its source showed it as over from the beginning, or as deleted when nobody had let it in
+	cameToEnd bool        // its source showed it as over from the beginning, or it was deleted when nobody had let it in
 	absent    bool        // no longer wanted
 	again     *v1.Pod     // wanted anew while this life still ends
 	from      string      // the source that wants it anew
@@ -311,6 +311,7 @@ func (w *worker) end(r *Roster, how runtime.Termination) {
 		how.Reason, how.Message, how.Disruption, how.Disrupted = "", "", false, ""
 	}
 	if w.phase == held || w.phase == syncing {
+		w.cameToEnd = w.cameToEnd || w.phase == held
 		w.ending = &how
 		w.move(r, ended)
 		return

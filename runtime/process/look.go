@@ -13,7 +13,8 @@ import (
 // life is how far a container has come, by the files of its shim.
 type life struct {
 	state   runtime.State
-	shim    ident // PID 0: nobody has begun to start it
+	launch  string // the boot during which an agent began to have it started
+	shim    ident  // PID 0: nobody has begun to start it
 	started started
 	exit    exit
 }
@@ -31,7 +32,7 @@ func (e *Engine) life(id string) (life, error) {
 	if known {
 		return l, nil
 	}
-	l, err := e.read(id)
+	l, err := e.settled(id)
 	if err != nil || l.state == runtime.Exited || l.shim == (ident{}) || l.shim.alive() {
 		return e.remember(id, l), err
 	}
@@ -55,6 +56,33 @@ func (e *Engine) life(id string) (life, error) {
 	return e.remember(id, l), err
 }
 
+// shimPatience is how long a shim may take from its launch to its first sign.
+const shimPatience = 10 * time.Second
+
+// settled reads how a container is, once it has run or never will: an agent that was killed while its container started leaves
+// a shim that goes on. What this engine starts itself is as it is.
+func (e *Engine) settled(id string) (l life, err error) {
+	e.mu.Lock()
+	own := e.starts[id]
+	e.mu.Unlock()
+	began, d := time.Now(), time.Duration(0)
+	for {
+		if l, err = e.read(id); err != nil || own || l.state != runtime.Created || l.launch != e.boot {
+			return l, err
+		}
+		switch waited := time.Since(began); {
+		case l.shim.PID != 0 && (waited > startPatience || !l.shim.alive()), l.shim.PID == 0 && l.shim.Boot != "":
+			return l, nil
+		case l.shim.PID == 0 && waited > shimPatience:
+			if err := writeOnce(e.path("containers", id, shimFile), ident{Boot: e.boot}); err != nil && !errors.Is(err, fs.ErrExist) {
+				return l, nil // removed meanwhile, or as nobody can write there, no shim can
+			}
+		default:
+			_ = pause(context.Background(), &d)
+		}
+	}
+}
+
 func (e *Engine) remember(id string, l life) life {
 	if l.state == runtime.Exited {
 		e.mu.Lock()
@@ -64,7 +92,7 @@ func (e *Engine) remember(id string, l life) life {
 	return l
 }
 
-// read reads the files of a shim, the last one first: each is written after the one before.
+// read reads the files of a start, the last one first: each is written after the one before.
 func (e *Engine) read(id string) (l life, err error) {
 	ended, err := readFile(e.path("containers", id, exitFile), &l.exit)
 	if err != nil {
@@ -84,8 +112,9 @@ func (e *Engine) read(id string) (l life, err error) {
 		l.state = runtime.Running
 	default:
 		l.state = runtime.Created
+		_, err = readFile(e.path("containers", id, launchFile), &l.launch)
 	}
-	return l, nil
+	return l, err
 }
 
 // ListContainers is a shallow list.

@@ -37,6 +37,7 @@ type Engine struct {
 	known  map[string]*containerRecord // containers never change
 	ended  map[string]life             // nor do ends
 	frames map[string]*sandboxRecord
+	starts map[string]bool // containers that this engine is starting
 }
 
 var (
@@ -67,6 +68,7 @@ func New(cfg Config) (*Engine, error) {
 	return &Engine{
 		cfg: cfg, boot: bootID(), turn: make(chan struct{}, 1),
 		known: map[string]*containerRecord{}, ended: map[string]life{}, frames: map[string]*sandboxRecord{},
+		starts: map[string]bool{},
 	}, nil
 }
 

@@ -19,6 +19,7 @@ import (
 const (
 	configFile  = "config.json"
 	stoppedFile = "stopped.json" // of a sandbox
+	launchFile  = "launch.json"  // during which boot an agent began to have it started
 	shimFile    = "shim.json"    // who starts and keeps a container; it is written once, so a container starts once
 	startedFile = "started.json"
 	exitFile    = "exit.json"

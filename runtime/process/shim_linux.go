@@ -76,6 +76,13 @@ func (e *Engine) launch(ctx context.Context, c *containerRecord) error {
 		return err
 	}
 	defer r.Close()
+	e.starting(c.ID, true)
+	defer e.starting(c.ID, false)
+	launch := e.path("containers", c.ID, launchFile)
+	if err := writeOnce(launch, e.boot); err != nil && !errors.Is(err, fs.ErrExist) {
+		w.Close()
+		return fmt.Errorf("note its launch: %w", err)
+	}
 	patient, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	err = spawn(patient, e.cfg.Shim, e.path("containers", c.ID), false, w)
@@ -84,6 +91,7 @@ func (e *Engine) launch(ctx context.Context, c *containerRecord) error {
 		return ctx.Err()
 	}
 	if err != nil {
+		os.Remove(launch)
 		return fmt.Errorf("start its shim (a program calls process.Shim first thing in main): %w", err)
 	}
 	defer context.AfterFunc(patient, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })()
@@ -100,6 +108,17 @@ func (e *Engine) launch(ctx context.Context, c *containerRecord) error {
 		return errors.Join(errors.New("its shim ended without a word"), err)
 	}
 	return nil
+}
+
+// starting notes that this engine starts a container, or no longer does.
+func (e *Engine) starting(id string, now bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if now {
+		e.starts[id] = true
+	} else {
+		delete(e.starts, id)
+	}
 }
 
 // shim keeps one container.
