@@ -59,6 +59,9 @@ func (e *Engine) life(id string) (life, error) {
 // shimPatience is how long a shim may take from its launch to its first sign.
 const shimPatience = 10 * time.Second
 
+// startPatience is how long a shim may take to start a container. One that takes longer is no shim.
+const startPatience = 30 * time.Second
+
 // settled reads how a container is, once it has run or never will: an agent that was killed while its container started leaves
 // a shim that goes on. What this engine starts itself is as it is.
 func (e *Engine) settled(id string) (l life, err error) {

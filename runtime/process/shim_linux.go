@@ -66,9 +66,6 @@ func spawn(ctx context.Context, program, dir string, stays bool, ready *os.File)
 	return cmd.Run()
 }
 
-// startPatience is how long a shim may take to start a container. One that takes longer is no shim.
-const startPatience = 30 * time.Second
-
 // launch has a shim start a container and waits until it did.
 func (e *Engine) launch(ctx context.Context, c *containerRecord) error {
 	r, w, err := os.Pipe()
