@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -54,7 +55,7 @@ func HTTP(ctx context.Context, t HTTPTarget) (Result, string, error) {
 	case code >= 200 && code < 300:
 		return Success, text(body), nil
 	case code >= 300 && code < 400:
-		return Warning, notFollowed(res), nil
+		return Warning, notFollowed(res, body), nil
 	default:
 		return Failure, textf("%s answered with status code %d", res.Request.URL.Host, code), nil
 	}
@@ -109,12 +110,13 @@ func do(client *http.Client, req *http.Request) (res *http.Response, redirected 
 	return res, redirected, err
 }
 
-func notFollowed(res *http.Response) string {
-	where := res.Header.Get("Location")
-	if where == "" {
-		return textf("%s answered with status code %d", res.Request.URL.Host, res.StatusCode)
+// notFollowed begins with the kubelet's words, which people look for, and quotes no more of a page than leaves room for the rest.
+func notFollowed(res *http.Response, body []byte) string {
+	answer := textf("%s answered with status code %d", res.Request.URL.Host, res.StatusCode)
+	if where := res.Header.Get("Location"); where != "" {
+		answer += textf(": the redirect to %q was not followed", where)
 	}
-	return textf("%s answered with status code %d: the redirect to %q was not followed", res.Request.URL.Host, res.StatusCode, where)
+	return textf("Probe terminated redirects, Response body: %s; %s", bytes.TrimSpace(body[:min(len(body), 1<<10)]), answer)
 }
 
 func request(ctx context.Context, t HTTPTarget) (*http.Request, error) {

@@ -182,7 +182,8 @@ func TestCase_c028_RedirectToAnotherHostIsNotFollowed(t *testing.T) {
 		http.Redirect(w, r, "https://example.invalid/ok", http.StatusFound)
 	})
 	res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: s.URL + "/health"})
-	if res != probe.Warning || !res.OK() || err != nil || !strings.Contains(text, `the redirect to "https://example.invalid/ok" was not followed`) {
+	if res != probe.Warning || !res.OK() || err != nil || !strings.HasPrefix(text, `Probe terminated redirects, Response body: <a href="https://example.invalid/ok">Found</a>.; `) ||
+		!strings.HasSuffix(text, `answered with status code 302: the redirect to "https://example.invalid/ok" was not followed`) {
 		t.Error(res, text, err)
 	}
 	other := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })

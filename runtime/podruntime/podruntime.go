@@ -127,6 +127,7 @@ func New(cfg Config) (*Runtime, error) {
 
 type metrics struct {
 	pods, podErrors             observe.Metric
+	userPods, userPodErrors     observe.Metric // those in a user namespace of their own
 	containers, containerErrors observe.Metric
 	resizes                     observe.Metric
 }
@@ -136,6 +137,8 @@ func newMetrics(o observe.To) (*metrics, error) {
 	m := &metrics{
 		pods:            in.Counter("kubelet_started_pods_total", "Sandboxes started."),
 		podErrors:       in.Counter("kubelet_started_pods_errors_total", "Sandboxes that could not be started."),
+		userPods:        in.Counter("kubelet_started_user_namespaced_pods_total", "Sandboxes with a user namespace of their own that were asked for."),
+		userPodErrors:   in.Counter("kubelet_started_user_namespaced_pods_errors_total", "Those of them that did not start, or whose first containers did not."),
 		containers:      in.Counter("kubelet_started_containers_total", "Containers started.", "container_type"),
 		containerErrors: in.Counter("kubelet_started_containers_errors_total", "Containers that could not be started.", "container_type", "code"),
 		resizes: in.Histogram("kubelet_pod_resize_duration_milliseconds", "Time of giving a running pod its new sizes.",

@@ -35,6 +35,7 @@ func (s *step) startContainer(ctx context.Context, a plan.Action) error {
 		w = waiting("CreateContainerError", err)
 	}
 	s.metrics.containerErrors.Record(1, kind, w.Reason)
+	s.usersFailed()
 	if s.memory.set(s.pod.UID, a.Container, &w.Waiting) {
 		s.cfg.Changed(s.pod.UID)
 	}

@@ -97,6 +97,7 @@ type step struct {
 	sizes        podsizes.Pod // that the pod is to have
 	began, stuck bool         // running containers get new sizes; that failed
 	grown        bool         // the pod's cgroup was given what it lacks
+	newUsers     bool         // the sandbox is made in this step with a user namespace of its own, and nothing has failed yet
 }
 
 // retry asks to be called again at that time, if no earlier one is set.
@@ -174,13 +175,26 @@ func (s *step) gated(what string, act func() error) error {
 	return err
 }
 
+// usersFailed counts a new pod with a user namespace of its own that does not come up: that shows in its containers at the
+// latest.
+func (s *step) usersFailed() {
+	if s.newUsers {
+		s.newUsers = false
+		s.metrics.userPodErrors.Record(1)
+	}
+}
+
 func (s *step) runSandbox(ctx context.Context, a plan.Action) error {
 	if a.Why != "" {
 		s.tell("", false, "SandboxChanged", a.Why)
 	}
+	if s.newUsers = ownUsers(s.pod); s.newUsers {
+		s.metrics.userPods.Record(1)
+	}
 	id, err := s.makeSandbox(ctx, a.Attempt)
 	if err != nil {
 		if ctx.Err() == nil {
+			s.usersFailed()
 			s.metrics.podErrors.Record(1)
 			if !errors.Is(err, runtime.ErrNetworkNotReady) { // that one is asked for every second, and told by the caller
 				s.tell("", true, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())

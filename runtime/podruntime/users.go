@@ -76,9 +76,11 @@ type ids struct {
 	Length    uint32 `json:"length"`
 }
 
+func ownUsers(pod *v1.Pod) bool { return pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers }
+
 // users are the IDs of a pod, none when it shares those of the machine.
 func (r *Runtime) users(ctx context.Context, pod *v1.Pod, handler string) ([]runtime.IDMapping, error) {
-	if pod.Spec.HostUsers == nil || *pod.Spec.HostUsers {
+	if !ownUsers(pod) {
 		return nil, nil
 	}
 	h, err := r.handler(ctx, handler)

@@ -184,7 +184,7 @@ func (e *Engine) StartContainer(ctx context.Context, id string) error {
 	}
 	var l life
 	if err == nil {
-		l, err = e.life(id)
+		l, err = e.life(ctx, id)
 	}
 	switch {
 	case err != nil:
@@ -231,7 +231,7 @@ func (e *Engine) request(ctx context.Context, id string, how os.Signal, patience
 		if _, err := e.container(id); err != nil {
 			return err
 		}
-		l, err := e.life(id)
+		l, err := e.life(ctx, id)
 		if err != nil || l.over() {
 			return err
 		}
@@ -251,7 +251,7 @@ func (e *Engine) request(ctx context.Context, id string, how os.Signal, patience
 func (e *Engine) killShim(ctx context.Context, id string) error {
 	var d time.Duration
 	for {
-		l, err := e.life(id)
+		l, err := e.life(ctx, id)
 		if err != nil || l.over() {
 			return err
 		}
@@ -303,7 +303,7 @@ func (e *Engine) ReopenLog(ctx context.Context, id string) error {
 	}
 	var l life
 	if err == nil {
-		l, err = e.life(id)
+		l, err = e.life(ctx, id)
 	}
 	if err == nil && l.state != runtime.Running {
 		err = fmt.Errorf("it is %v", l.state)
@@ -316,7 +316,7 @@ func (e *Engine) ReopenLog(ctx context.Context, id string) error {
 		if _, missing := os.Stat(c.LogPath); missing == nil {
 			break
 		}
-		if l, err = e.life(id); err == nil && l.over() {
+		if l, err = e.life(ctx, id); err == nil && l.over() {
 			break
 		}
 		err = pause(ctx, &d)

@@ -37,7 +37,7 @@ func (e *Engine) exec(ctx context.Context, id string, command []string) (none ru
 	if err != nil {
 		return none, err
 	}
-	l, err := e.life(id)
+	l, err := e.life(ctx, id)
 	switch {
 	case err != nil:
 		return none, err

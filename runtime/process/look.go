@@ -25,14 +25,14 @@ func (l life) over() bool {
 }
 
 // life looks how a container is. One that lost its shim is ended here: what it left behind is killed, and the end noted.
-func (e *Engine) life(id string) (life, error) {
+func (e *Engine) life(ctx context.Context, id string) (life, error) {
 	e.mu.Lock()
 	l, known := e.ended[id]
 	e.mu.Unlock()
 	if known {
 		return l, nil
 	}
-	l, err := e.settled(id)
+	l, err := e.settled(ctx, id)
 	if err != nil || l.state == runtime.Exited || l.shim == (ident{}) || l.shim.alive() {
 		return e.remember(id, l), err
 	}
@@ -64,7 +64,7 @@ const startPatience = 30 * time.Second
 
 // settled reads how a container is, once it has run or never will: an agent that was killed while its container started leaves
 // a shim that goes on. What this engine starts itself is as it is.
-func (e *Engine) settled(id string) (l life, err error) {
+func (e *Engine) settled(ctx context.Context, id string) (l life, err error) {
 	e.mu.Lock()
 	own := e.starts[id]
 	e.mu.Unlock()
@@ -81,7 +81,9 @@ func (e *Engine) settled(id string) (l life, err error) {
 				return l, nil // removed meanwhile, or as nobody can write there, no shim can
 			}
 		default:
-			_ = pause(context.Background(), &d)
+			if err := pause(ctx, &d); err != nil {
+				return l, err
+			}
 		}
 	}
 }
@@ -134,7 +136,7 @@ func (e *Engine) ListContainers(ctx context.Context, f runtime.Filter) ([]runtim
 		if f.Pod != "" && f.Pod != r.Config.Pod.UID {
 			continue
 		}
-		l, err := e.life(r.ID)
+		l, err := e.life(ctx, r.ID)
 		if errors.Is(err, runtime.ErrNotFound) {
 			continue
 		}
@@ -167,7 +169,7 @@ func (e *Engine) Container(ctx context.Context, id string) (runtime.Container, e
 	if err != nil {
 		return runtime.Container{}, err
 	}
-	l, err := e.life(id)
+	l, err := e.life(ctx, id)
 	if err != nil {
 		return runtime.Container{}, err
 	}

@@ -101,7 +101,7 @@ func (e *Engine) launch(ctx context.Context, c *containerRecord) error {
 	case len(said) > 0:
 		return errors.New(string(said))
 	}
-	if l, err := e.life(c.ID); err != nil || l.started.At.IsZero() {
+	if l, err := e.life(ctx, c.ID); err != nil || l.started.At.IsZero() {
 		return errors.Join(errors.New("its shim ended without a word"), err)
 	}
 	return nil

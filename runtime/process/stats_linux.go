@@ -25,7 +25,7 @@ func (e *Engine) ContainerStats(ctx context.Context, f runtime.Filter) ([]runtim
 	}
 	var out []runtime.Usage
 	for _, c := range running {
-		l, err := e.life(c.ID)
+		l, err := e.life(ctx, c.ID)
 		if err != nil || l.state != runtime.Running {
 			continue
 		}
