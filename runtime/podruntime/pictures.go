@@ -54,6 +54,9 @@ func (p *pictures) sandbox(at time.Time, listed *runtime.Sandbox) (pic picture[r
 	defer p.mu.Unlock()
 	if g := p.pods[listed.UID]; g != nil {
 		old := g.sandboxes[listed.ID]
+		if old.seen.Ready && !listed.Ready { // all that an end changes
+			old.seen.Ready, old.seen.IPs, old.seen.NetworkKnown = false, nil, false
+		}
 		settled := !listed.Ready || len(old.seen.IPs) > 0 || old.seen.HostNetwork
 		return old, settled && old.good(at, false) && old.seen.Ready == listed.Ready
 	}
