@@ -46,10 +46,11 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // pause is the time until the next look: often while something is amiss, and not past the time to renew.
 func (m *Manager) pause(now time.Time) time.Duration {
-	if m.Current() == nil || m.failures > 0 {
+	left := m.renew.Sub(now)
+	if m.Current() == nil || m.failures > 0 || left <= 0 {
 		return lookSoon
 	}
-	return min(lookEvery, max(lookSoon, m.renew.Sub(now)))
+	return min(lookEvery, left)
 }
 
 // Check looks once whether a certificate is to be asked for, and asks: it blocks until the request is decided, for up to
