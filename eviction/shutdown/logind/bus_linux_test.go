@@ -106,6 +106,12 @@ func TestOverARealBus(t *testing.T) {
 		t.Error("it was told the opposite")
 	}
 	second := <-l.held
+	if err := conn.Emit(path, manager+"."+member, true); err != nil { // is heard once the second lock has come
+		t.Fatal(err)
+	}
+	if !<-told {
+		t.Error("it was told the opposite")
+	}
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
