@@ -59,10 +59,8 @@ func (l layout) makePod(uid types.UID) error {
 	if err := checkUID(uid); err != nil {
 		return err
 	}
-	for _, dir := range []string{"", "volumes", "plugins"} {
-		if err := os.MkdirAll(filepath.Join(l.podDir(uid), dir), 0o750); err != nil {
-			return fmt.Errorf("make pod directory: %w", err)
-		}
+	if err := os.MkdirAll(l.podDir(uid), 0o750); err != nil {
+		return fmt.Errorf("make pod directory: %w", err)
 	}
 	return nil
 }
