@@ -127,7 +127,7 @@ OUT ?= test/conformance/$(AGENT).tsv
 A ?= test/conformance/baseline-kubelet.tsv
 B ?= test/conformance/nodeagent.tsv
 
-.PHONY: cluster cluster-down conformance conformance-serial conformance-node conformance-report bin/cluster
+.PHONY: cluster cluster-down conformance conformance-serial conformance-beyond conformance-node conformance-report bin/cluster
 
 cluster: bin/cluster bin/nodeagent ## a Kubernetes of one node with AGENT=kubelet or nodeagent; prints how to reach it
 	@bin/cluster up -agent $(AGENT)
@@ -140,6 +140,10 @@ conformance: bin/cluster bin/nodeagent ## upstream's specs on a cluster: AGENT, 
 
 conformance-serial: ## those of upstream's specs that want the cluster for themselves: AGENT, OUT (half an hour)
 	@$(MAKE) conformance FOCUS='\[(Serial|Disruptive)\].*\[Conformance\]|\[Conformance\].*\[(Serial|Disruptive)\]' SKIP='there is no such spec' PROCS=1
+
+# What needs neither a machine of a cloud provider nor a feature that is off by default.
+conformance-beyond: ## upstream's [sig-node] specs that are no [Conformance] ones: AGENT, OUT (half an hour)
+	@$(MAKE) conformance FOCUS='\[sig-node\]' SKIP='\[Conformance\]|\[Serial\]|\[Disruptive\]|\[Alpha\]|\[Flaky\]|\[Provider|\[Slow\]|DRA|DynamicResourceAllocation|GPU|NodeLogQuery|OffByDefault'
 
 conformance-node: bin/cluster bin/nodeagent ## upstream's specs that look at the node itself, from e2e_node.test
 	@bin/cluster conformance -suite node -agent $(AGENT) -focus '$(NODEFOCUS)' -skip '$(SKIP)' -procs $(PROCS) -out test/conformance/node-$(AGENT).tsv

@@ -196,7 +196,7 @@ func (m *member) freshNode() func(ctx context.Context) (*v1.Node, error) {
 
 // features are what pods may need and schedulers look for: all that this agent can do of what nodes of today declare.
 func features() []string {
-	return []string{"RestartAllContainersOnContainerExits"}
+	return []string{"InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits"}
 }
 
 // statusSink is where statuses go: the API server, or without one a line in the log.

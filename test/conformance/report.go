@@ -15,14 +15,21 @@ type count struct{ passed, total int }
 
 func (c count) String() string { return fmt.Sprintf("%d / %d", c.passed, c.total) }
 
-// bySig counts rows by their group, and all of them under "".
+// beyond stands behind the group of specs that are no [Conformance] ones, which count apart.
+const beyond = ", beyond"
+
+// bySig counts rows by their group, and all [Conformance] ones under "".
 func bySig(rows []Row) map[string]count {
 	counts := map[string]count{}
 	for _, r := range rows {
 		if r.Result == CannotJoin {
 			continue
 		}
-		for _, sig := range []string{r.Sig(), ""} {
+		groups := []string{r.Sig(), ""}
+		if !strings.Contains(r.Name, "[Conformance]") {
+			groups = []string{r.Sig() + beyond}
+		}
+		for _, sig := range groups {
 			c := counts[sig]
 			c.total++
 			if r.Result == Pass {
@@ -55,8 +62,20 @@ func Table(entries ...Entry) string {
 		rule += "---:|"
 	}
 	b.WriteString(header + "\n" + rule + "\n")
-	sorted := slices.Sorted(maps.Keys(sigs))
-	for _, sig := range append(sorted[1:], "") { // the sum last
+	// The sum comes behind what it is of.
+	sorted := slices.SortedFunc(maps.Keys(sigs), func(a, b string) int {
+		place := func(sig string) int {
+			switch {
+			case sig == "":
+				return 1
+			case strings.HasSuffix(sig, beyond):
+				return 2
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
+	})
+	for _, sig := range sorted {
 		fmt.Fprintf(&b, "| %s |", cmp.Or(sig, "all"))
 		for i, e := range entries {
 			fmt.Fprintf(&b, " %s |", cell(counts[i], sig, e.Rows))

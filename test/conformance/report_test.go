@@ -3,23 +3,24 @@ package conformance
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
 var (
 	measure = Entry{"kubelet", []Row{
-		{Pass, 1, "[sig-apps] one", ""},
-		{Pass, 1, "[sig-node] two", ""},
-		{Fail, 1, "[sig-node] three", "no second node"},
-		{Fail, 1, "[sig-node] four", "late"},
-		{Pass, 1, "[sig-node] five", ""},
+		{Pass, 1, "[sig-apps] one [Conformance]", ""},
+		{Pass, 1, "[sig-node] two [Conformance]", ""},
+		{Fail, 1, "[sig-node] three [Conformance]", "no second node"},
+		{Fail, 1, "[sig-node] four [Conformance]", "late"},
+		{Pass, 1, "[sig-node] five [Conformance]", ""},
 	}}
 	other = Entry{"nodeagent", []Row{
-		{Pass, 1, "[sig-apps] one", ""},
-		{Fail, 1, "[sig-node] two", "no log"},
-		{Fail, 1, "[sig-node] three", "no second node"},
-		{Pass, 1, "[sig-node] four", ""},
+		{Pass, 1, "[sig-apps] one [Conformance]", ""},
+		{Fail, 1, "[sig-node] two [Conformance]", "no log"},
+		{Fail, 1, "[sig-node] three [Conformance]", "no second node"},
+		{Pass, 1, "[sig-node] four [Conformance]", ""},
 	}}
 	stranger = Entry{"nodeagent", []Row{{CannotJoin, 0, "nodeagent", "nodeagent cannot join a cluster: it has no --kubeconfig flag"}}}
 )
@@ -34,6 +35,10 @@ func TestTable(t *testing.T) {
 	if got := Table(measure, other); got != want {
 		t.Errorf("Table =\n%s", got)
 	}
+	more := Entry{"kubelet", append(slices.Clone(measure.Rows), Row{Pass, 1, "[sig-node] six [NodeConformance]", ""}, Row{Fail, 1, "[sig-node] seven", "no"})}
+	if got := Table(more); !strings.HasSuffix(got, "| all | 3 / 5 |\n| sig-node, beyond | 1 / 2 |\n") {
+		t.Errorf("Table =\n%s", got)
+	}
 	if got := Table(stranger); !strings.Contains(got, "| all | cannot join |") {
 		t.Errorf("Table =\n%s", got)
 	}
@@ -44,15 +49,15 @@ func TestTable(t *testing.T) {
 
 func TestCompareTellsWhoseFaultItIs(t *testing.T) {
 	want := `kubelet passes, nodeagent fails: 1
-  [sig-node] two
+  [sig-node] two [Conformance]
     no log
 kubelet fails, nodeagent passes: 1
-  [sig-node] four
+  [sig-node] four [Conformance]
 both fail: 1
-  [sig-node] three
+  [sig-node] three [Conformance]
     no second node
 kubelet ran, nodeagent did not: 1
-  [sig-node] five
+  [sig-node] five [Conformance]
 `
 	if got := Compare(measure, other); got != want {
 		t.Errorf("Compare =\n%s", got)
