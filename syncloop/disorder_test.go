@@ -142,8 +142,15 @@ type lossy struct {
 func (l lossy) Events(ctx context.Context, tell func(runtime.Event)) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	heard := map[runtime.Event]int{} // how often; the time is in it
 	return l.Notifier.Events(ctx, func(e runtime.Event) {
 		r := l.roll("event ", e.Pod.UID, " ", e.Container)
+		if !withPleg(l.seed) { // which makes one of those of one moment
+			for range heard[e] {
+				r = rand.New(rand.NewPCG(r.Uint64(), r.Uint64()))
+			}
+			heard[e]++
+		}
 		times, late := 1, time.Duration(1+r.Int64N(int64(time.Millisecond)))
 		l.mu.Lock()
 		if l.lossy {
