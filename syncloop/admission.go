@@ -36,7 +36,7 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 		return
 	}
 	others := l.holders(w)
-	w.favoured = false
+	w.favoured, w.kept = false, l.arrival(pod) == 0 || w.seen.ContainersRunning()
 	l.r.mu.Unlock()
 
 	rejection := l.ask(ctx, pod, others)

@@ -122,6 +122,15 @@ func (r *Roster) Ended(uid types.UID) bool {
 	return w != nil && w.pod != nil && w.phase == finished && w.told && !podspec.Static(w.pod)
 }
 
+// Kept says that a pod is to be let in which an earlier agent had let in already, or of which something was found running. It
+// is false once this agent has decided.
+func (r *Roster) Kept(uid types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := r.pods[uid]
+	return w != nil && w.phase == held && w.kept
+}
+
 func (r *Roster) list(which func(*worker) bool) []*v1.Pod {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,6 +197,7 @@ type worker struct {
 	again     *v1.Pod     // wanted anew while this life still ends
 	from      string      // the source that wants it anew
 	blockers  []types.UID // who must end before this one is let in, or given another size
+	kept      bool        // when it was held, it had been let in before
 	favoured  bool        // they are ended for it, which holds its place as long as it is held
 
 	seen     runtime.Pod
