@@ -22,6 +22,7 @@ import (
 	"github.com/kubeletkit/kubeletkit/internal/podsizes"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/syncloop"
+	"github.com/kubeletkit/kubeletkit/syncloop/admit"
 )
 
 // stranger makes a sandbox, with a container that runs in it if it lasts. A pod without a uid is another tool's.
@@ -244,5 +245,56 @@ func TestCase_c161_a_state_file_is_always_whole(t *testing.T) {
 	}
 	if _, err := os.Lstat(path + ".damaged"); !errors.Is(err, fs.ErrNotExist) || known == 0 {
 		t.Errorf("%d known after all kills; set aside: %v", known, err)
+	}
+}
+
+// What an agent let in that did not know how big its machine is, or that had more to give, stays: also over a reboot, and where
+// what was promised is lost, as long as it runs.
+func TestWhatWasLetInBeforeKeepsItsPlaceThoughThereIsNoRoom(t *testing.T) {
+	own := func(cpu string) *v1.Node {
+		return &v1.Node{Status: v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourcePods: resource.MustParse("10")}}}
+	}
+	for name, c := range map[string]struct {
+		state  bool
+		again  string
+		object *v1.Node
+		want   string
+	}{
+		"another agent":                          {true, "restart", nil, "[first-1 second-1 sent-1 small-1]"},
+		"another boot":                           {true, "reboot", nil, "[first-1 second-1 sent-1 small-1]"},
+		"another agent, and no promises":         {false, "restart", nil, "[first-1 second-1 sent-1 small-1]"},
+		"another agent, and an object with less": {true, "restart", own("2500m"), "[first-1 small-1]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var size, object *v1.Node
+			tune := func(_ context.Context, _ *sync.WaitGroup, cfg *syncloop.Config) {
+				cfg.Admit = []syncloop.Admitter{admit.Fit{
+					Node: func() *v1.Node { return object }, Own: func() *v1.Node { return size }, Kept: cfg.Roster.Kept,
+				}}
+			}
+			onNode(t, tune, func(n *node) {
+				if c.state {
+					n.do("halt")
+					n.state = t.TempDir()
+					n.do("start")
+				}
+				for _, add := range []string{"first", "second", "sent source=api"} {
+					n.do("add " + add + " app=sleep_100000 cpu=2000m")
+					time.Sleep(time.Second)
+				}
+				size, object = own("3"), c.object
+				n.do(c.again)
+				time.Sleep(time.Minute)
+				n.do("add late app=sleep_100000 cpu=2000m")
+				n.do("add small app=sleep_100000 cpu=0m")
+				time.Sleep(time.Minute)
+				if got := fmt.Sprint(n.runs()); got != c.want {
+					t.Errorf("these run: %s, want %s", got, c.want)
+				}
+				if n.roster.Kept("first-1") || n.roster.Kept("late-1") || n.roster.Kept("nobody") {
+					t.Error("it is decided, and still kept")
+				}
+			})
+		})
 	}
 }

@@ -448,3 +448,50 @@ func TestLabelsThatAreNew(t *testing.T) {
 		}
 	}
 }
+
+func TestFitByItsOwnAccount(t *testing.T) {
+	static, sent := from("file"), from("api")
+	small := nodeOf(func(n *v1.Node) { n.Status.Allocatable = amounts(list{"cpu": "1", "memory": "1Gi", "pods": "3"}) })
+	none := func() *v1.Node { return nil }
+	kept := func(uid types.UID) bool { return uid == "u" }
+	hdd := func(p *v1.Pod) { p.Spec.NodeSelector = list{"disk": "hdd"} }
+	other := podOf(named("o", "o"), from("api"), asks(list{"cpu": "1500m"}), port(80, v1.ProtocolTCP, ""))
+	const nobody = "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: " +
+		"no set of running pods found to reclaim resources: [(res: cpu, q: 998000), ]"
+	for name, c := range map[string]struct {
+		fit    Fit
+		pod    *v1.Pod
+		others []*v1.Pod
+		want   string // reason
+		says   string // part of the message
+	}{
+		"there is room": {fit: Fit{Own: nodeOf()}, pod: podOf(static, asks(list{"cpu": "2"}))},
+		"there is none for a pod of the node's own":     {fit: Fit{Own: nodeOf()}, pod: podOf(static, asks(list{"cpu": "1000"})), want: "UnexpectedAdmissionError", says: nobody},
+		"nor for one that was sent":                     {fit: Fit{Own: nodeOf()}, pod: podOf(sent, asks(list{"cpu": "1000"})), want: "OutOfcpu", says: "requested: 1000000, used: 0, capacity: 2000"},
+		"another makes it":                              {fit: Fit{Own: nodeOf()}, pod: podOf(static, asks(list{"cpu": "1"})), others: []*v1.Pod{other}, want: "OutOfcpu"},
+		"the node does not know itself":                 {fit: Fit{Own: none}, pod: podOf(static, asks(list{"cpu": "1000"}))},
+		"the object is not known yet":                   {fit: Fit{Node: none, Own: nodeOf()}, pod: podOf(sent, asks(list{"cpu": "3"})), want: "OutOfcpu"},
+		"the object has less":                           {fit: Fit{Node: small, Own: nodeOf()}, pod: podOf(sent, asks(list{"cpu": "2"})), want: "OutOfcpu", says: "capacity: 1000"},
+		"the object has more":                           {fit: Fit{Node: nodeOf(), Own: small}, pod: podOf(sent, asks(list{"cpu": "2"}))},
+		"it was let in before":                          {fit: Fit{Own: nodeOf(), Kept: kept}, pod: podOf(static, asks(list{"cpu": "1000"}), hdd)},
+		"another was":                                   {fit: Fit{Own: nodeOf(), Kept: kept}, pod: podOf(named("n", "n"), sent, asks(list{"cpu": "3"})), want: "OutOfcpu"},
+		"it was let in before, and its port is taken":   {fit: Fit{Own: nodeOf(), Kept: kept}, pod: podOf(static, port(80, v1.ProtocolTCP, "")), others: []*v1.Pod{other}, want: "NodePorts"},
+		"it was let in before, and the object has less": {fit: Fit{Node: small, Own: nodeOf(), Kept: kept}, pod: podOf(sent, asks(list{"cpu": "2"})), want: "OutOfcpu"},
+		"a label that it has not":                       {fit: Fit{Own: nodeOf()}, pod: podOf(static, hdd), want: "NodeAffinity"},
+		"a label that whoever sent the pod has seen":    {fit: Fit{Own: nodeOf()}, pod: podOf(sent, hdd)},
+		"a label that the server knows of": {fit: Fit{Own: nodeOf(), Fresh: func(context.Context) (*v1.Node, error) {
+			return nodeOf(func(n *v1.Node) { n.Labels = list{"disk": "hdd"} })(), nil
+		}}, pod: podOf(static, hdd)},
+		"a taint from its registration": {fit: Fit{Own: nodeOf(tainted(v1.TaintEffectNoExecute))}, pod: podOf(sent)},
+		"a taint, and a static pod":     {fit: Fit{Own: nodeOf(tainted(v1.TaintEffectNoExecute))}, pod: podOf(static)},
+		"a port that is taken":          {fit: Fit{Own: nodeOf()}, pod: podOf(sent, port(80, v1.ProtocolTCP, "")), others: []*v1.Pod{other}, want: "NodePorts"},
+		"too many pods":                 {fit: Fit{Own: nodeOf()}, pod: podOf(sent), others: []*v1.Pod{podOf(named("a", "a")), podOf(named("b", "b")), podOf(named("c", "c"))}, want: "OutOfpods"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, message := reason(t, c.fit.Admit(t.Context(), c.pod, c.others))
+			if got != c.want || !strings.Contains(message, c.says) {
+				t.Errorf("%q %q, want %q with %q", got, message, c.want, c.says)
+			}
+		})
+	}
+}

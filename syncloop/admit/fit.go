@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	podresource "k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -22,7 +23,15 @@ import (
 // Fit refuses pods for which this node has no room or to which it does not belong. For a critical pod it names others that are
 // to make room.
 type Fit struct {
-	Node func() *v1.Node // nil, or giving nil: only host ports are compared
+	Node func() *v1.Node // as the API server has it; nil, or giving nil: it is not known
+
+	// Own is the node by its own account, which counts as long as Node is not known: for ever without an API server. Of a pod
+	// that came from one it judges the room alone, as whoever sent that pod knew more of the node. nil, or giving nil: only host
+	// ports are compared.
+	Own func() *v1.Node
+
+	// Kept says that a pod was let in before this agent came; Own refuses none of those. syncloop's Roster knows. nil: none was.
+	Kept func(uid types.UID) bool
 
 	// Fresh asks for the node as it is now, when nothing but its labels stands against a pod: whoever sent the pod may have
 	// seen labels that are new. It is given a second. nil: what Node says counts.
@@ -38,11 +47,17 @@ const freshWithin = time.Second
 // lower standing hold what it lacks: the refusal names them in Instead. When they do not, it is an UnexpectedAdmissionError.
 func (f Fit) Admit(ctx context.Context, pod *v1.Pod, others []*v1.Pod) error {
 	others = slices.DeleteFunc(slices.Clone(others), func(o *v1.Pod) bool { return o.UID == pod.UID && pod.UID != "" })
-	node := known(f.Node)
+	node, judge := known(f.Node), against
+	if node == nil && (f.Kept == nil || !f.Kept(pod.UID)) {
+		node = known(f.Own)
+		if !podspec.Static(pod) {
+			judge = crowding
+		}
+	}
 	if node == nil {
 		return ports(pod, others)
 	}
-	lacks, all := against(pod, others, node)
+	lacks, all := judge(pod, others, node)
 	if f.Fresh != nil && len(lacks) == 0 && len(all) == 1 && isRefusal(all[0], "NodeAffinity") {
 		ctx, cancel := context.WithTimeout(ctx, freshWithin)
 		defer cancel()
@@ -66,6 +81,14 @@ func against(pod *v1.Pod, others []*v1.Pod, node *v1.Node) (lacks []shortage, al
 	return room(pod, others, node.Status.Allocatable), slices.DeleteFunc([]error{
 		affinity(pod, node), name(pod, node), ports(pod, others), taints(pod, node),
 	}, func(err error) bool { return err == nil })
+}
+
+// crowding is that part of it which others are to blame for, and the size of the node.
+func crowding(pod *v1.Pod, others []*v1.Pod, node *v1.Node) (lacks []shortage, all []error) {
+	if err := ports(pod, others); err != nil {
+		all = []error{err}
+	}
+	return room(pod, others, node.Status.Allocatable), all
 }
 
 func isRefusal(err error, reason string) bool {
