@@ -39,7 +39,7 @@ type Config struct {
 	Images   podruntime.Images   // nil: nothing is pulled
 	GRPC     podprobe.GRPC       // nil: gRPC probes stay undecided
 
-	Admit   []syncloop.Admitter // nil: the standard refusals, for a node that nobody else describes
+	Admit   []syncloop.Admitter // nil: the standard refusals, for a node of unknown size
 	HostIPs func() []string     // this machine's addresses, the primary one first; nil: unknown
 	LogRoot string              // log files; empty: logs below Root
 	Scheme  string              // of container IDs in statuses, such as containerd; empty: unknown

@@ -24,7 +24,8 @@
 //
 // # What it leaves to you
 //
-// Where pods come from and statuses go. What a node of a cluster has beyond that: an API server, ConfigMaps and Secrets,
+// Where pods come from and statuses go. How big the machine is: unless Config.Admit says so (admit.Fit with Own), pods are
+// refused for host ports that are taken, but never for lack of room. What a node of a cluster has beyond that: an API server, ConfigMaps and Secrets,
 // cgroups of pods, eviction, collection of images. examples/nodeagent joins the parts by hand for these; its assembly
 // begins where this one ends. A program that serves the kubelet's HTTP API gives server.Config what [Agent.Roster],
 // [Agent.Runtime] and [Agent.Health] return (examples/standalone).
