@@ -124,19 +124,11 @@ func registration(o *options) nodestatus.Registration {
 // setters are what the node says of itself, in the kubelet's order.
 func setters(b *build, o *options, p membership) []nodestatus.Setter {
 	engine := nodestatus.NewEngine(p.engine.Info)
-	machine := func() (nodestatus.Machine, error) {
-		m, err := p.stats.Machine()
-		return nodestatus.Machine(m), err
-	}
 	return []nodestatus.Setter{
 		nodestatus.Addresses(nodestatus.Addressing{Hostname: o.nodeName, NodeIPs: o.nodeIPs, ExternalCloud: o.flags.CloudProvider != ""}),
-		nodestatus.MachineInfo(machine),
+		nodestatus.MachineInfo(machineOf(p.stats)),
 		nodestatus.VersionInfo(kubeVersion),
-		one(b, nodestatus.Capacity, nodestatus.Sizes{
-			Machine: machine, MaxPods: int(o.kubelet.MaxPods), PodsPerCore: int(o.kubelet.PodsPerCore), EvictionHard: o.kubelet.EvictionHard,
-			KubeReserved: one(b, nodestatus.ParseReserved, o.kubelet.KubeReserved), SystemReserved: one(b, nodestatus.ParseReserved, o.kubelet.SystemReserved),
-			Storage: p.stats.Storage,
-		}),
+		one(b, nodestatus.Capacity, sizes(b, o, p.stats)),
 		nodestatus.DeclaredFeatures(features()...),
 		nodestatus.DaemonEndpoints(o.kubelet.Port),
 		nodestatus.Images(p.engine.ListImages, int(value(o.kubelet.NodeStatusMaxImages))),

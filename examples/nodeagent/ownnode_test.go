@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubeletkit/kubeletkit/stats"
+	"github.com/kubeletkit/kubeletkit/status/nodestatus"
+)
+
+func TestOwnNode(t *testing.T) {
+	for name, c := range map[string]struct {
+		machine nodestatus.Machine
+		storage error
+		broken  error
+		want    map[v1.ResourceName]string // allocatable; nil: the node is not known
+	}{
+		"as it would report itself": {
+			machine: nodestatus.Machine{Cores: 4, Memory: 8 << 30},
+			want:    map[v1.ResourceName]string{"cpu": "3500m", "memory": "7Gi", "pods": "20", "ephemeral-storage": "1Ti"},
+		},
+		"huge pages are no memory": {
+			machine: nodestatus.Machine{Cores: 4, Memory: 8 << 30, HugePages: map[int64]int64{2 << 20: 512}},
+			want:    map[v1.ResourceName]string{"memory": "6Gi", "hugepages-2Mi": "1Gi"},
+		},
+		"a machine that cannot be looked at":     {broken: errors.New("no /proc")},
+		"memory that cannot be told":             {machine: nodestatus.Machine{Cores: 4}},
+		"processors that cannot be told":         {machine: nodestatus.Machine{Memory: 8 << 30}},
+		"a file system that cannot be looked at": {machine: nodestatus.Machine{Cores: 4, Memory: 8 << 30}, storage: errors.New("no disk")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			o, err := parse([]string{"--pod-manifest-path=/m", "--hostname-override=n1", "--node-labels=disk=ssd", "--register-with-taints=a=b:NoSchedule"}, &out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			initial, err := nodestatus.Initial(registration(o))
+			if err != nil {
+				t.Fatal(err)
+			}
+			capacity, err := nodestatus.Capacity(nodestatus.Sizes{
+				Machine: func() (nodestatus.Machine, error) { return c.machine, c.broken }, MaxPods: 20,
+				KubeReserved: v1.ResourceList{"cpu": resource.MustParse("500m")}, EvictionHard: map[string]string{"memory.available": "1Gi"},
+				Storage: func() (int64, error) { return 1 << 40, c.storage },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			own := &ownNode{initial: initial, capacity: capacity, log: slog.New(slog.NewTextHandler(&out, nil))}
+			node := own.object()
+			if (node == nil) != (c.want == nil) || strings.Contains(out.String(), "how much room there is") != (node == nil) {
+				t.Fatalf("it is %v; said: %s", node, &out)
+			}
+			if node == nil {
+				return
+			}
+			for name, want := range c.want {
+				if got := node.Status.Allocatable[name]; got.Cmp(resource.MustParse(want)) != 0 {
+					t.Errorf("%s is %s, want %s", name, got.String(), want)
+				}
+			}
+			if node.Name != "n1" || node.Labels["disk"] != "ssd" || node.Labels[v1.LabelHostname] != "n1" || len(node.Spec.Taints) != 1 {
+				t.Errorf("it is %v", node)
+			}
+		})
+	}
+}
+
+func TestOwnNodeIsLookedAtAnewWithinTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		cores, looks := 2, 0
+		capacity := func(_ context.Context, node *v1.Node) error {
+			looks++
+			if cores == 0 {
+				return errors.New("no machine")
+			}
+			node.Status.Capacity = v1.ResourceList{"cpu": *resource.NewQuantity(int64(cores), resource.DecimalSI), "memory": resource.MustParse("1Gi")}
+			return nil
+		}
+		own := &ownNode{initial: &v1.Node{}, capacity: capacity, log: slog.New(slog.NewTextHandler(&out, nil))}
+		has := func(want int64, looked int) {
+			t.Helper()
+			var got int64
+			if n := own.object(); n != nil {
+				got = n.Status.Capacity.Cpu().Value()
+			}
+			if got != want || looks != looked {
+				t.Errorf("%d processors after %d looks, want %d and %d", got, looks, want, looked)
+			}
+		}
+		has(2, 1)
+		cores = 1
+		has(2, 1)
+		time.Sleep(ownFor)
+		has(1, 2)
+		cores = 0
+		for i := range 3 {
+			time.Sleep(ownFor)
+			has(1, 3+i) // the last good answer stands
+		}
+		if n := strings.Count(out.String(), "\n"); n != 1 {
+			t.Errorf("%d lines, want one: %s", n, &out)
+		}
+		cores = 8
+		time.Sleep(ownFor)
+		has(8, 6)
+	})
+}
+
+func TestOwnNodeOfThisMachine(t *testing.T) {
+	o, err := parse([]string{"--pod-manifest-path=/m", "--root-dir=" + t.TempDir()}, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b build
+	figures := one(&b, stats.New, stats.Config{RootDir: o.flags.RootDir})
+	own := newOwnNode(&b, o, figures, slog.New(slog.DiscardHandler))
+	if b.err != nil {
+		t.Fatal(b.err)
+	}
+	node := own.object()
+	if node == nil || node.Status.Allocatable.Cpu().IsZero() || node.Status.Allocatable.Pods().Value() != 110 {
+		t.Errorf("it is %v", node)
+	}
+}
