@@ -43,8 +43,8 @@ func TestCase_c089_editorWithSwapFiles(t *testing.T) {
 	}
 }
 
-// A file that goes and comes back at once was never away; one that stays away is. Whichever it was, what is
-// there at the end is delivered, and never two pods of one name.
+// Whether anybody sees that a file was away for a moment is chance. What is there at the end is delivered, and never two
+// pods of one name.
 func TestCase_c093_quickRemovalAndReturn(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "web.yaml")

@@ -82,7 +82,7 @@ func (d *Dir) Run(ctx context.Context, set func(pods []*v1.Pod, complete bool)) 
 	for ctx.Err() == nil {
 		w.follow(d.single) // before the look, so that nothing falls between the two
 		began := time.Now()
-		next, news := d.step(began, set)
+		next, news := d.step(began, w.removals(), set)
 		rest := time.Duration(0)
 		if !news { // events without meaning, such as those of a log file, get a tenth of a processor at most
 			rest = 10 * time.Since(began)
@@ -92,8 +92,9 @@ func (d *Dir) Run(ctx context.Context, set func(pods []*v1.Pod, complete bool)) 
 	return nil
 }
 
-// step looks at the whole directory once. It says when to look again at the latest, and whether there were news.
-func (d *Dir) step(now time.Time, set func([]*v1.Pod, bool)) (next time.Duration, news bool) {
+// step looks at the whole directory once, and is told which files were removed since the last look. It says when to look again
+// at the latest, and whether there were news.
+func (d *Dir) step(now time.Time, removed map[string]bool, set func([]*v1.Pod, bool)) (next time.Duration, news bool) {
 	paths, err := d.list(now)
 	if err != nil {
 		d.gone(err)
@@ -107,13 +108,16 @@ func (d *Dir) step(now time.Time, set func([]*v1.Pod, bool)) (next time.Duration
 		d.away = ""
 		d.log.Info("static pod directory is back", "path", d.cfg.Path)
 	}
-	d.table.update(paths, !d.single, now)
+	d.table.update(paths, removed, !d.single, now)
 	entries := d.table.sorted()
 	pods := choose(entries, now)
 	d.tell(entries, now)
 
 	next, sure := d.cfg.Rescan, true // sure: what is there is known, and not just written
 	for _, e := range entries {
+		if e.back {
+			e.back, next = false, 0
+		}
 		if e.unsure(now) {
 			next = min(next, max(e.since.Add(settle).Sub(now), time.Millisecond))
 			sure = sure && e.pod != nil

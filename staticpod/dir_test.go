@@ -363,3 +363,36 @@ func BenchmarkDelivery(b *testing.B) {
 		b.Error(err)
 	}
 }
+
+// As with the kubelet, that is how people restart a pod.
+func TestAFileThatIsRemovedAndMadeAnewIsANewPod(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "web.yaml")
+	write(t, file, podText("web", "a"))
+	n := startDir(t, dir, Config{})
+	n.wants("web-n1=a")
+	_, _, before := n.state()
+	remove(t, file)
+	write(t, file, podText("web", "a"))
+	n.until("it was left out of one set", func() bool {
+		names, _, sets := n.state()
+		return sets == before+2 && len(names) == 1
+	})
+	remove(t, file)
+	write(t, file, "kind: Pod\nmetadata: [")
+	n.until("what is bad now is no pod", func() bool {
+		names, _, _ := n.state()
+		return len(names) == 0
+	})
+	rename(t, file, file+".tmp")
+	write(t, file, podText("web", "a"))
+	n.wants("web-n1=a")
+	was := n.pod("web-n1")
+	rename(t, file, file+"~") // an editor at work
+	write(t, file, podText("web", "a"))
+	remove(t, file+"~")
+	n.looked()
+	if n.pod("web-n1") != was {
+		t.Error("an editor made it another pod")
+	}
+}

@@ -182,6 +182,6 @@ func link(t testing.TB, target, path string) {
 
 // lookOnce is what one look delivers.
 func lookOnce(d *Dir) (pods []*v1.Pod, complete bool) {
-	d.step(time.Now(), func(p []*v1.Pod, c bool) { pods, complete = p, c })
+	d.step(time.Now(), nil, func(p []*v1.Pod, c bool) { pods, complete = p, c })
 	return pods, complete
 }

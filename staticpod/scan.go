@@ -16,7 +16,7 @@ import (
 )
 
 // settle is how long a file must be bad, or gone, to count as that. Editors and writers in place pass
-// through such states in a few milliseconds.
+// through such states in a few milliseconds. One that was seen to be removed, not to be renamed, is gone at once.
 const settle = 200 * time.Millisecond
 
 // entry is what is known of one name in the directory.
@@ -27,6 +27,7 @@ type entry struct {
 	read bool              // sum is one
 	pod  *v1.Pod           // of the last good content; nil: there was none yet
 	runs bool              // its pod was in the set delivered last
+	back bool              // the file was removed and is there again: its pod is left out of one set
 
 	state  state
 	bad    string    // why its newest content is refused
@@ -68,13 +69,16 @@ type table struct {
 	entries map[string]*entry // by path
 }
 
-// update notes what is there now. What is not, is gone, and forgotten a little later.
-func (t *table) update(paths []string, namesCount bool, now time.Time) {
+// update notes what is there now. What is not, is gone, and forgotten a little later, or at once if it was removed.
+func (t *table) update(paths []string, removed map[string]bool, namesCount bool, now time.Time) {
 	for _, p := range paths {
 		e := t.entries[p]
 		if e == nil {
 			e = &entry{name: filepath.Base(p), path: p, since: now}
 			t.entries[p] = e
+		}
+		if e.back = removed[p] && e.runs; e.back {
+			e.pod, e.read = nil, false // what is there now stands for itself
 		}
 		if namesCount && backup(e.name) {
 			e.set(bad, "has the name of a backup; rename it if it is meant", now)
@@ -87,7 +91,7 @@ func (t *table) update(paths []string, namesCount bool, now time.Time) {
 			continue
 		}
 		e.set(gone, "", now)
-		if e.settled(now) {
+		if e.settled(now) || removed[p] {
 			delete(t.entries, p)
 		}
 	}
@@ -153,7 +157,7 @@ func choose(entries []*entry, now time.Time) (pods []*v1.Pod) {
 	taken := map[string]*entry{}
 	for _, e := range byRank {
 		clash := ""
-		if e.runs = e.pod != nil; e.runs {
+		if e.runs = e.pod != nil && !e.back; e.runs {
 			name, id := "name "+e.pod.Namespace+"/"+e.pod.Name, "uid "+string(e.pod.UID)
 			for _, key := range []string{name, id} {
 				if other := taken[key]; other != nil && e.runs {

@@ -26,6 +26,15 @@ type watch struct {
 	fs     *fsnotify.Watcher
 	places map[string]fs.FileInfo // what is watched, as it was then
 	told   bool                   // that watching does not work
+
+	removed map[string]bool // paths of files that were removed since the last look
+}
+
+// removals are the files that were removed since they were asked for last, whatever stands in their place now.
+func (w *watch) removals() map[string]bool {
+	all := w.removed
+	w.removed = nil
+	return all
 }
 
 // follow watches what stands at the path now.
@@ -96,6 +105,12 @@ func (w *watch) wait(ctx context.Context, atMost, rest time.Duration) {
 		case e := <-events:
 			if !w.concerns(e) {
 				continue
+			}
+			if e.Has(fsnotify.Remove) && e.Name != w.path {
+				if w.removed == nil {
+					w.removed = map[string]bool{}
+				}
+				w.removed[e.Name] = true
 			}
 		case err := <-errs: // events were lost, or worse: look at everything
 			w.log.Debug("static pod directory: the watcher lost events", "path", w.path, "err", err)

@@ -34,6 +34,8 @@ var (
 	pauseSource []byte
 	//go:embed sh/sh.c
 	shellSource []byte
+	//go:embed nmeter/nmeter.c
+	nmeterSource []byte
 )
 
 // Build makes all images. testModule is the directory of the module this package is in; the demo
@@ -124,6 +126,10 @@ func busyboxRoot(ctx context.Context) (rootFS, error) {
 	if err != nil {
 		return nil, err
 	}
+	nmeter, err := compileC(ctx, nmeterSource, filepath.Join(tmp, "nmeter"))
+	if err != nil {
+		return nil, err
+	}
 	list, err := exec.CommandContext(ctx, program, "--list").Output()
 	if err != nil {
 		return nil, fmt.Errorf("list the commands of %s: %w", program, err)
@@ -140,6 +146,7 @@ func busyboxRoot(ctx context.Context) (rootFS, error) {
 	root.addFile("bin/busybox", data, 0o755)
 	root.addFile("bin/bash-static", bash, 0o755)
 	root.addFile("bin/sh", shell, 0o755)
+	root.addFile("bin/nmeter", nmeter, 0o755)
 	root.addLink("sbin", "bin")
 	root.addLink("usr/bin", "../bin")
 	root.addLink("usr/sbin", "../bin")

@@ -34,7 +34,7 @@ func TestBusyboxHasWhatScriptsNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"bin/sh", "bin/wget", "bin/nslookup", "bin/sleep", "etc/passwd"} {
+	for _, name := range []string{"bin/sh", "bin/nmeter", "bin/wget", "bin/nslookup", "bin/sleep", "etc/passwd"} {
 		if _, ok := root[name]; !ok {
 			t.Errorf("%s is missing", name)
 		}
