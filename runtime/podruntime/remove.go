@@ -33,9 +33,13 @@ func (r *Runtime) Remove(ctx context.Context, uid types.UID, what runtime.Remova
 		return fmt.Errorf("list sandboxes of pod %s: %w", uid, err)
 	}
 	var errs []error
+	goes := map[string]bool{} // sandboxes, with all that is in them
+	for _, s := range sandboxes {
+		goes[s.ID] = true
+	}
 	for _, c := range containers {
 		if seen, known := r.pictures.log(uid, c.ID); known {
-			errs = append(errs, r.removeWithLog(ctx, &seen))
+			errs = append(errs, r.removeWithLog(ctx, &seen, goes[c.SandboxID] && seen.State == runtime.Exited))
 		} else {
 			errs = append(errs, r.removeContainer(ctx, c.ID, true))
 		}
@@ -81,7 +85,7 @@ func (r *Runtime) removeContainer(ctx context.Context, id string, logs bool) err
 		case err != nil:
 			return fmt.Errorf("look at container %s: %w", id, err)
 		}
-		return r.removeWithLog(ctx, &c)
+		return r.removeWithLog(ctx, &c, false)
 	}
 	if err := r.cfg.Engine.RemoveContainer(ctx, id); err != nil {
 		return fmt.Errorf("remove container %s: %w", id, err)
@@ -89,10 +93,14 @@ func (r *Runtime) removeContainer(ctx context.Context, id string, logs bool) err
 	return nil
 }
 
-// removeWithLog forgets one instance that was looked at; its log goes first, so that none is left without an owner.
-func (r *Runtime) removeWithLog(ctx context.Context, c *runtime.Container) error {
+// removeWithLog forgets one instance that was looked at; its log goes first, so that none is left without an owner. One that
+// goes with its sandbox is left to that.
+func (r *Runtime) removeWithLog(ctx context.Context, c *runtime.Container, goes bool) error {
 	if err := r.files.removeLog(c); err != nil {
 		return fmt.Errorf("remove log of container %s: %w", c.Name, err)
+	}
+	if goes {
+		return nil
 	}
 	return r.removeContainer(ctx, c.ID, false)
 }
