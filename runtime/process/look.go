@@ -13,8 +13,8 @@ import (
 // life is how far a container has come, by the files of its shim.
 type life struct {
 	state   runtime.State
-	launch  string // the boot during which an agent began to have it started
-	shim    ident  // PID 0: nobody has begun to start it
+	launch  launch
+	shim    ident // PID 0: nobody has begun to start it
 	started started
 	exit    exit
 }
@@ -56,34 +56,32 @@ func (e *Engine) life(ctx context.Context, id string) (life, error) {
 	return e.remember(id, l), err
 }
 
-// shimPatience is how long a shim may take from its launch to its first sign.
-const shimPatience = 10 * time.Second
-
-// startPatience is how long a shim may take to start a container. One that takes longer is no shim.
-const startPatience = 30 * time.Second
+const (
+	startPatience = 30 * time.Second // for a shim to start a container; one that takes longer is no shim
+	shimPatience  = 10 * time.Second // from its launch to its first sign
+)
 
 // settled reads how a container is, once it has run or never will: an agent that was killed while its container started leaves
-// a shim that goes on. What this engine starts itself is as it is.
+// a shim that goes on. One that has no shim by then was never launched, or is not started any more once it is removed. What this
+// engine starts itself is as it is.
 func (e *Engine) settled(ctx context.Context, id string) (l life, err error) {
 	e.mu.Lock()
 	own := e.starts[id]
 	e.mu.Unlock()
-	began, d := time.Now(), time.Duration(0)
-	for {
-		if l, err = e.read(id); err != nil || own || l.state != runtime.Created || l.launch != e.boot {
+	for began, d := time.Now(), time.Duration(0); ; {
+		if l, err = e.read(id); err != nil || own || l.state != runtime.Created || l.launch.Boot != e.boot {
 			return l, err
 		}
-		switch waited := time.Since(began); {
-		case l.shim.PID != 0 && (waited > startPatience || !l.shim.alive()), l.shim.PID == 0 && l.shim.Boot != "":
+		waited := time.Since(began)
+		over := waited > startPatience || !l.shim.alive()
+		if l.shim == (ident{}) {
+			over = waited > shimPatience || time.Since(l.launch.At) > shimPatience
+		}
+		if over {
 			return l, nil
-		case l.shim.PID == 0 && waited > shimPatience:
-			if err := writeOnce(e.path("containers", id, shimFile), ident{Boot: e.boot}); err != nil && !errors.Is(err, fs.ErrExist) {
-				return l, nil // removed meanwhile, or as nobody can write there, no shim can
-			}
-		default:
-			if err := pause(ctx, &d); err != nil {
-				return l, err
-			}
+		}
+		if err := pause(ctx, &d); err != nil {
+			return l, err
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 const (
 	configFile  = "config.json"
 	stoppedFile = "stopped.json" // of a sandbox
-	launchFile  = "launch.json"  // during which boot an agent began to have it started
+	launchFile  = "launch.json"  // that an agent began to have it started
 	shimFile    = "shim.json"    // who starts and keeps a container; it is written once, so a container starts once
 	startedFile = "started.json"
 	exitFile    = "exit.json"
@@ -43,6 +43,12 @@ type containerRecord struct {
 	Command []string                `json:"command"`
 	Dir     string                  `json:"dir"`
 	Env     []string                `json:"env"`
+}
+
+// launch says that an agent began to have a container started.
+type launch struct {
+	Boot string    `json:"boot"`
+	At   time.Time `json:"at"`
 }
 
 // started says that a container's first process runs.

@@ -75,8 +75,8 @@ func (e *Engine) launch(ctx context.Context, c *containerRecord) error {
 	defer r.Close()
 	e.starting(c.ID, true)
 	defer e.starting(c.ID, false)
-	launch := e.path("containers", c.ID, launchFile)
-	if err := writeOnce(launch, e.boot); err != nil && !errors.Is(err, fs.ErrExist) {
+	note := e.path("containers", c.ID, launchFile)
+	if err := writeOnce(note, launch{e.boot, time.Now()}); err != nil && !errors.Is(err, fs.ErrExist) {
 		w.Close()
 		return fmt.Errorf("note its launch: %w", err)
 	}
@@ -88,7 +88,7 @@ func (e *Engine) launch(ctx context.Context, c *containerRecord) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		os.Remove(launch)
+		os.Remove(note)
 		return fmt.Errorf("start its shim (a program calls process.Shim first thing in main): %w", err)
 	}
 	defer context.AfterFunc(patient, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })()
