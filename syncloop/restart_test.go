@@ -282,6 +282,7 @@ func TestWhatWasLetInBeforeKeepsItsPlaceThoughThereIsNoRoom(t *testing.T) {
 					n.do("add " + add + " app=sleep_100000 cpu=2000m")
 					time.Sleep(time.Second)
 				}
+				n.do("halt")
 				size, object = own("3"), c.object
 				n.do(c.again)
 				time.Sleep(time.Minute)
