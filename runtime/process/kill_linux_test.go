@@ -165,7 +165,12 @@ func (n *node) emptied() {
 	if err != nil {
 		n.Fatal(err)
 	}
-	for _, s := range list {
+	// What was only half made goes with the next one that is removed, and there may be no other.
+	last, err := n.RunSandbox(n.Context(), &runtime.SandboxConfig{Pod: runtime.PodRef{Namespace: "ns", Name: "last", UID: "last"}, LogDir: n.TempDir()})
+	if err != nil {
+		n.Fatal(err)
+	}
+	for _, s := range append(list, runtime.Sandbox{ID: last}) {
 		if err := n.RemoveSandbox(n.Context(), s.ID); err != nil {
 			n.Error(err)
 		}

@@ -181,7 +181,7 @@ func of(id string, shim int) []stat {
 }
 
 // sweepPatience is how long killed processes have to go. One that hangs in the kernel does not.
-const sweepPatience = 3 * time.Second
+const sweepPatience = 20 * time.Second
 
 // sweep kills what a container without a shim left behind.
 func sweep(id string) { killAll(id, 0, func() {}) }

@@ -73,7 +73,6 @@ func (c *Cluster) kubeletConfig() object {
 		"kind":                        "KubeletConfiguration",
 		"address":                     c.node.String(),
 		"healthzBindAddress":          "127.0.0.1",
-		"readOnlyPort":                10255, // which specs on the node ask
 		"authentication":              object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": true}, "x509": object{"clientCAFile": c.pki("ca.crt")}},
 		"authorization":               object{"mode": "Webhook"},
 		"tlsCertFile":                 c.pki("node-serving.crt"),
