@@ -39,7 +39,7 @@ func fronts(b *build, o *options, m *member, c server.Config, log *slog.Logger) 
 		all = append(all, patient{open, 5 * time.Second, log.With("component", "server")})
 	}
 	if port := o.kubelet.ReadOnlyPort; port != 0 {
-		health.Metrics, health.Access = c.Metrics, everybody{}
+		health.Metrics, health.Summary, health.Access = c.Metrics, c.Summary, everybody{}
 		if open := plain(b, o.address, int(port), health, log); b.err == nil {
 			add(open())
 		}

@@ -41,24 +41,39 @@ func (s *step) postStart(ctx context.Context, c *v1.Container, id string) error 
 	return waiting("PostStartHookError", err)
 }
 
-// preStop runs the hook of a container that is about to be stopped, once, for as long as its grace lasts. An error says that
-// nobody was there to run it, and that it is to be tried again before the container is stopped.
-func (r *Runtime) preStop(ctx context.Context, pod *v1.Pod, a *ending) error {
+// preStop runs the hook of a container that is about to be stopped, once, and waits for it as long as the grace lasts. Then it
+// goes on beside the stop, as with the kubelet, until end is called. An error says that nobody was there to run it, and that it
+// is to be tried again before the container is stopped.
+func (r *Runtime) preStop(ctx context.Context, pod *v1.Pod, a *ending) (end func(), err error) {
 	c, _ := plan.Find(pod, a.Container)
 	if c == nil || c.Lifecycle == nil || c.Lifecycle.PreStop == nil || !r.memory.once(pod.UID, preStopRun, a.ID) {
-		return nil
+		return func() {}, nil
 	}
-	ctx, cancel := context.WithDeadline(ctx, a.end)
-	defer cancel()
-	switch err := r.hook(ctx, c, a.ID, c.Lifecycle.PreStop); {
+	running, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- r.hook(running, c, a.ID, c.Lifecycle.PreStop) }()
+	end = func() {
+		cancel()
+		<-done
+	}
+	late := time.NewTimer(time.Until(a.end))
+	defer late.Stop()
+	select {
+	case err = <-done:
+		close(done)
+	case <-late.C:
+		err = context.DeadlineExceeded
+	}
+	switch {
 	case errors.Is(err, runtime.ErrUnavailable) && time.Now().Before(a.end):
 		r.memory.undo(pod.UID, preStopRun, a.ID)
-		return fmt.Errorf("preStop hook of container %s: %w", a.Container, err)
+		end()
+		return nil, fmt.Errorf("preStop hook of container %s: %w", a.Container, err)
 	case err != nil:
 		r.tell(pod, a.Container, true, "FailedPreStopHook", "PreStopHook failed")
 		r.cfg.Observe.Logger().Warn("preStop hook failed; the container is stopped all the same", "pod", refOf(pod), "container", a.Container, "err", err)
 	}
-	return nil
+	return end, nil
 }
 
 func (r *Runtime) hook(ctx context.Context, c *v1.Container, id string, h *v1.LifecycleHandler) error {

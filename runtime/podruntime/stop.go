@@ -116,9 +116,11 @@ func (r *Runtime) stopContainer(ctx context.Context, pod *v1.Pod, e *ending, all
 	}
 	ctx, trace := r.cfg.Observe.Begin(ctx, r.refOf(pod, e.Container), "stop container")
 	defer func() { trace.End(err) }()
-	if err := r.preStop(ctx, pod, e); err != nil {
+	end, err := r.preStop(ctx, pod, e)
+	if err != nil {
 		return err
 	}
+	defer end()
 	deadline := time.NewTimer(time.Until(e.end))
 	defer deadline.Stop()
 	for _, i := range e.After {
