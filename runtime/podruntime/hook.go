@@ -51,16 +51,19 @@ func (r *Runtime) preStop(ctx context.Context, pod *v1.Pod, a *ending) (end func
 	}
 	running, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() { done <- r.hook(running, c, a.ID, c.Lifecycle.PreStop) }()
+	go func() {
+		defer close(done)
+		done <- r.hook(running, c, a.ID, c.Lifecycle.PreStop)
+	}()
 	end = func() {
 		cancel()
-		<-done
+		for range done { // what it comes to is of no use any more
+		}
 	}
 	late := time.NewTimer(time.Until(a.end))
 	defer late.Stop()
 	select {
 	case err = <-done:
-		close(done)
 	case <-late.C:
 		err = context.DeadlineExceeded
 	}
