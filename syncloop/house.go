@@ -117,12 +117,19 @@ func (l *Loop) inspect(ctx context.Context, uid types.UID) {
 // none says that a pod does not exist.
 func none(seen runtime.Pod) bool { return len(seen.Sandboxes)+len(seen.Containers) == 0 }
 
-// stranger notes a pod that exists and that no source wants, so far.
+// stranger notes a pod that exists and that no source wants, so far. Of one that is wanted and not let in yet it notes what
+// there is of it.
 func (l *Loop) stranger(seen runtime.Pod) {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
 	l.r.init()
-	if none(seen) || l.r.pods[seen.UID] != nil {
+	if none(seen) {
+		return
+	}
+	if w := l.r.pods[seen.UID]; w != nil {
+		if w.phase == held && none(w.seen) {
+			w.seen = seen
+		}
 		return
 	}
 	l.r.enter(seen.UID, nil, "").seen = seen
