@@ -211,50 +211,6 @@ func TestHungShimIsKilled(t *testing.T) {
 	}
 }
 
-// An agent that comes up while a container of the one before it still starts must not take it for one that never ran.
-func TestAStartOfAnotherAgentIsWaitedFor(t *testing.T) {
-	n := newNode(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	gate, slow := filepath.Join(t.TempDir(), "gate"), filepath.Join(t.TempDir(), "shim")
-	script := "#!/bin/sh\nwhile ! [ -e " + gate + " ]; do sleep 0.01; done\nexec " + self + "\n"
-	if err := os.WriteFile(slow, []byte(script), 0o700); err != nil { //nolint:gosec // it is to be run
-		t.Fatal(err)
-	}
-	other, err := process.New(process.Config{Root: n.root, Shim: slow})
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := n.CreateContainer(t.Context(), n.sandbox, n.config("app", "sleep 1000"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	begun := make(chan error, 1)
-	go func() { begun <- other.StartContainer(t.Context(), id) }()
-	n.until("it is launched", func() bool { _, err := os.Stat(n.file(id, "launch.json")); return err == nil })
-	seen := make(chan runtime.Container, 1)
-	go func() {
-		c, _ := n.Container(t.Context(), id)
-		seen <- c
-	}()
-	select {
-	case c := <-seen:
-		t.Errorf("before it runs it is seen as %v", c.State)
-	case <-time.After(50 * time.Millisecond): // a look that does not wait is long done
-	}
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if c := <-seen; c.State != runtime.Running {
-		t.Errorf("then it is seen as %v", c.State)
-	}
-	if err := <-begun; err != nil {
-		t.Error(err)
-	}
-}
-
 func TestAnotherProcessUnderAPidIsNotTheShim(t *testing.T) {
 	n := newNode(t)
 	id := n.start(n.config("app", "sleep 1000"))

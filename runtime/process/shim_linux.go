@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
 // Environment of the shim: the directory of its container, and that it is the one to stay.
@@ -75,20 +77,28 @@ func (e *Engine) launch(ctx context.Context, c *containerRecord) error {
 	defer r.Close()
 	e.starting(c.ID, true)
 	defer e.starting(c.ID, false)
-	note := e.path("containers", c.ID, launchFile)
-	if err := writeOnce(note, launch{e.boot, time.Now()}); err != nil && !errors.Is(err, fs.ErrExist) {
+	noted := writeOnce(e.path("containers", c.ID, launchFile), launch{e.boot, time.Now()})
+	if noted != nil && !errors.Is(noted, fs.ErrExist) {
 		w.Close()
-		return fmt.Errorf("note its launch: %w", err)
+		return fmt.Errorf("note its launch: %w", noted)
 	}
+	err = e.handOver(ctx, c.ID, r, w)
+	if err != nil && noted == nil {
+		e.withdraw(c.ID, r)
+	}
+	return err
+}
+
+// handOver gives a container to a shim, and hears from it how the start went.
+func (e *Engine) handOver(ctx context.Context, id string, r, w *os.File) error {
 	patient, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
-	err = spawn(patient, e.cfg.Shim, e.path("containers", c.ID), false, w)
+	err := spawn(patient, e.cfg.Shim, e.path("containers", id), false, w)
 	w.Close()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		os.Remove(note)
 		return fmt.Errorf("start its shim (a program calls process.Shim first thing in main): %w", err)
 	}
 	defer context.AfterFunc(patient, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })()
@@ -101,10 +111,22 @@ func (e *Engine) launch(ctx context.Context, c *containerRecord) error {
 	case len(said) > 0:
 		return errors.New(string(said))
 	}
-	if l, err := e.life(ctx, c.ID); err != nil || l.started.At.IsZero() {
+	if l, err := e.life(ctx, id); err != nil || l.started.At.IsZero() {
 		return errors.Join(errors.New("its shim ended without a word"), err)
 	}
 	return nil
+}
+
+// withdraw takes back the note of a launch of which nothing can come any more, so that nobody waits for it: of those that
+// could have become the container's shim none is left to hold the pipe, and none has signed.
+func (e *Engine) withdraw(id string, r *os.File) {
+	_ = r.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // programs that start just now may hold it so long, too
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return
+	}
+	if l, err := e.read(id); err == nil && l.state == runtime.Created && l.shim == (ident{}) {
+		os.Remove(e.path("containers", id, launchFile))
+	}
 }
 
 // starting notes that this engine starts a container, or no longer does.
