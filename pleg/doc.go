@@ -20,6 +20,7 @@
 //     two looks and left no trace is not seen.
 //   - Events of one pod come one at a time and in order; those of different pods come from different goroutines in no
 //     order. Tell must not block. Nothing is dropped and no queue can overflow.
+//   - Config.Died is for who counts what is dead: after events with a death among them it is given the look that showed it.
 //   - A look that fails changes nothing; the next relist tries again. A look that hangs holds up neither other pods nor
 //     the next relist.
 //   - Memory never goes back: an older look does not replace a newer one. Addresses of a pod stay known after its

@@ -120,7 +120,7 @@ func (g *Generator) look(ctx context.Context, f *flight) {
 	g.mu.Lock()
 	f.pod, f.events = g.remember(pod, f.listed)
 	g.mu.Unlock()
-	g.tell(f.events)
+	g.tell(f)
 }
 
 // see asks the source, as soon as there is room. A look that takes long makes room for others.
@@ -184,8 +184,14 @@ func told(events []Event) []Event {
 	return out
 }
 
-func (g *Generator) tell(events []Event) {
-	for _, e := range events {
+// tell says what a flight found out.
+func (g *Generator) tell(f *flight) {
+	died := false
+	for _, e := range f.events {
 		g.cfg.Tell(e)
+		died = died || e.Kind == Died
+	}
+	if died {
+		g.cfg.Died(f.pod)
 	}
 }

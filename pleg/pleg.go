@@ -43,6 +43,10 @@ type Config struct {
 	// Tell is called for each event, in order for one pod, from many goroutines. It must not block. nil: nobody listens.
 	Tell func(Event)
 
+	// Died is called, after Tell, when a look shows that something of the pod died: with what it saw, nothing when all of the pod
+	// is gone. It must neither block nor change what it gets. nil: nobody listens.
+	Died func(seen runtime.Pod)
+
 	Observe observe.To
 }
 
@@ -76,6 +80,9 @@ func New(cfg Config) (*Generator, error) {
 	cfg.Inspect = cmp.Or(cfg.Inspect, 8)
 	if cfg.Tell == nil {
 		cfg.Tell = func(Event) {}
+	}
+	if cfg.Died == nil {
+		cfg.Died = func(runtime.Pod) {}
 	}
 	m, err := newMetrics(cfg.Observe)
 	return &Generator{

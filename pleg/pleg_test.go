@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubeletkit/kubeletkit/pleg"
+	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
 var errBroken = errors.New("broken")
@@ -40,6 +41,28 @@ func TestRunTellsWhatChanged(t *testing.T) {
 		n.after(time.Second, "2s list") // nothing new: no look
 		n.has("")
 		n.after(time.Second, "3s list", "3s a c1 removed", "3s a s1 died", "3s a s1 removed") // nothing left to look at
+	})
+}
+
+// Who counts what is dead gets the look that told of it, once, after all events of it.
+func TestDiedIsGivenWhatWasSeen(t *testing.T) {
+	var n *node
+	cfg := pleg.Config{Died: func(seen runtime.Pod) { n.note("dead are of %s", write(seen)) }}
+	onNode(t, cfg, func(on *node) {
+		n = on
+		n.has("a s1+ c1+ c2+ | b c3+")
+		n.relist()
+		n.take()
+		time.Sleep(time.Second)
+		n.has("a s1- c1- c2+ | b c3+")
+		n.relist()
+		n.after(time.Second, "1s list", "1s look a", "1s a c1 died", "1s a s1 died", "1s dead are of a s1- c1- c2+")
+		n.has("b c3+")
+		n.relist()
+		n.after(time.Second, "2s list", "2s a c1 removed", "2s a c2 died", "2s a c2 removed", "2s a s1 removed", "2s dead are of a")
+		n.has("b c3+ c4+")
+		n.relist()
+		n.after(0, "3s list", "3s look b", "3s b c4 started")
 	})
 }
 

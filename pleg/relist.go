@@ -58,7 +58,7 @@ func (g *Generator) list(ctx context.Context) (changed []*flight, settled bool, 
 	g.metrics.count(pods, at)
 	changed, gone, settled := g.compare(pods, at)
 	for _, f := range gone {
-		g.tell(f.events)
+		g.tell(f)
 		g.land(f)
 	}
 	return changed, settled, nil

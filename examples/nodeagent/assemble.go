@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -119,17 +118,9 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	dead := one(&b, imagegc.NewDead, imagegc.DeadConfig{
 		Containers: engine, Sandboxes: engine, Instances: pods, Removable: roster.Removable, Ended: roster.Ended, Observe: obs("imagegc"),
 	})
-	var lifecycle *pleg.Generator
-	lifecycle = one(&b, pleg.New, pleg.Config{
+	lifecycle := one(&b, pleg.New, pleg.Config{
 		Source: pods, Notifier: engine, Answers: watch.Healthy, Busy: roster.Busy, Observe: obs("pleg"),
-		Tell: func(e pleg.Event) {
-			roster.Wake(e.Pod.UID)
-			if e.Kind == pleg.Died {
-				if seen, err := lifecycle.Pod(ctx, e.Pod.UID, time.Time{}); err == nil { // what led to this event
-					dead.Died(seen)
-				}
-			}
-		},
+		Tell: func(e pleg.Event) { roster.Wake(e.Pod.UID) }, Died: dead.Died,
 	})
 	guard := newGuards(&b, o, guarded{engine, images, dead, figures, &roster, grouped, m.kickNode}, obs, log)
 	health := one(&b, probes.New, probes.Config{Exec: engine, GRPC: grpcprobe.Check, HostIPs: hosts, Changed: roster.Wake, Observe: obs("probe")})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/kubeletkit/kubeletkit/imagegc"
 	"github.com/kubeletkit/kubeletkit/internal/layers"
@@ -75,22 +74,6 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// news is what becomes of events: a pod is looked at, and what is dead of it may be too much.
-type news struct {
-	roster *syncloop.Roster
-	dead   *imagegc.Dead
-	seen   *pleg.Generator
-}
-
-func (n *news) tell(e pleg.Event) {
-	n.roster.Wake(e.Pod.UID)
-	if e.Kind == pleg.Died {
-		if seen, err := n.seen.Pod(context.Background(), e.Pod.UID, time.Time{}); err == nil { // what led to this event
-			n.dead.Died(seen)
-		}
-	}
-}
-
 func join(cfg Config) (*Agent, error) {
 	roster := new(syncloop.Roster)
 	volumes, err := volume.New(volume.Config{Root: cfg.Root, Changed: roster.Wake, Observe: cfg.Observe})
@@ -110,14 +93,13 @@ func join(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	events := &news{roster: roster, dead: dead}
 	lifecycle, err := pleg.New(pleg.Config{
-		Source: pods, Notifier: cfg.Notifier, Busy: roster.Busy, Observe: cfg.Observe, Tell: events.tell,
+		Source: pods, Notifier: cfg.Notifier, Busy: roster.Busy, Observe: cfg.Observe,
+		Tell: func(e pleg.Event) { roster.Wake(e.Pod.UID) }, Died: dead.Died,
 	})
 	if err != nil {
 		return nil, err
 	}
-	events.seen = lifecycle
 	health, err := probes.New(probes.Config{Exec: cfg.Engine, GRPC: cfg.GRPC, HostIPs: cfg.HostIPs, Changed: roster.Wake, Observe: cfg.Observe})
 	if err != nil {
 		return nil, err
