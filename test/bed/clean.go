@@ -11,13 +11,29 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/kubeletkit/kubeletkit/test/internal/cgroups"
 	"github.com/kubeletkit/kubeletkit/test/internal/process"
 )
 
-// RemovePods stops and removes all pods of the bed, whoever made them.
+// RemovePods stops and removes all pods of the bed, whoever made them. Containerd refuses a container that has ended while it
+// still has to write that down, which it tries again after one second, two, four: so does this.
 func (b *Bed) RemovePods(ctx context.Context) error {
+	for wait := 250 * time.Millisecond; ; wait *= 2 {
+		err := b.removePods(ctx)
+		if err == nil || wait > 8*time.Second {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (b *Bed) removePods(ctx context.Context) error {
 	ids, err := b.crictl(ctx, "pods", "-q")
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)

@@ -57,8 +57,8 @@ type joined struct {
 
 	t     *testing.T
 	bed   *bed.Bed
+	eyes  eyes
 	api   kubernetes.Interface
-	cri   cri.RuntimeServiceClient
 	wire  *member.Proxy
 	flags []string
 	ns    string
@@ -89,7 +89,7 @@ func join(t *testing.T) *joined {
 	wire, err := member.NewProxy(c.APIServer())
 	check(err)
 	t.Cleanup(wire.Close)
-	m := &joined{Cluster: c, t: t, bed: b, api: api, cri: dial(t, c.Endpoint()), wire: wire, wanted: map[string]op{}}
+	m := &joined{Cluster: c, t: t, bed: b, api: api, eyes: eyes{cri: dial(t, c.Endpoint())}, wire: wire, wanted: map[string]op{}}
 	through, err := clientcmd.LoadFromFile(c.Path("node.kubeconfig"))
 	check(err)
 	for _, to := range through.Clusters {
@@ -200,15 +200,11 @@ func (m *joined) Told(ctx context.Context) (map[string]*v1.Pod, error) {
 
 // View has the namespace's pods alone.
 func (m *joined) View(ctx context.Context) (view, error) {
-	c, err := m.cri.ListContainers(ctx, &cri.ListContainersRequest{})
-	if err != nil {
-		return view{}, err
-	}
-	s, err := m.cri.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
-	ours := func(labels map[string]string) bool { return labels[labelNamespace] == m.ns }
+	v, err := m.eyes.view(ctx)
+	others := func(labels map[string]string) bool { return labels[labelNamespace] != m.ns }
 	return view{
-		slices.DeleteFunc(c.GetContainers(), func(c *cri.Container) bool { return !ours(c.GetLabels()) }),
-		slices.DeleteFunc(s.GetItems(), func(s *cri.PodSandbox) bool { return !ours(s.GetLabels()) }),
+		slices.DeleteFunc(v.containers, func(c *cri.Container) bool { return others(c.GetLabels()) }),
+		slices.DeleteFunc(v.sandboxes, func(s *cri.PodSandbox) bool { return others(s.GetLabels()) }),
 	}, err
 }
 

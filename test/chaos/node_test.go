@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -31,16 +30,16 @@ const patience = 90 * time.Second
 // node is an agent with a containerd to itself, and a way to look past the agent.
 type node struct {
 	*agent.Agent
+	eyes
 
 	bed *bed.Bed
-	cri cri.RuntimeServiceClient
 }
 
 // newNode makes one. The agent is not started.
 func newNode(t *testing.T, flags ...string) *node {
 	t.Helper()
 	b := bed.Private(t)
-	return &node{agent.New(t, b.Endpoint(), flags...), b, dial(t, b.Endpoint())}
+	return &node{agent.New(t, b.Endpoint(), flags...), eyes{cri: dial(t, b.Endpoint())}, b}
 }
 
 // dial reaches a runtime again soon after it has come back.
@@ -54,16 +53,6 @@ func dial(t *testing.T, endpoint string) cri.RuntimeServiceClient {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	return cri.NewRuntimeServiceClient(conn)
-}
-
-// view lists all that the runtime has.
-func (n *node) view(ctx context.Context) (view, error) {
-	c, err := n.cri.ListContainers(ctx, &cri.ListContainersRequest{})
-	if err != nil {
-		return view{}, err
-	}
-	s, err := n.cri.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
-	return view{c.GetContainers(), s.GetItems()}, err
 }
 
 // instance is one container as it is told apart from its successors, and from a process that got its number later.
@@ -95,15 +84,11 @@ func (n *node) running(t *testing.T, pods ...string) map[string]instance {
 // pid is the number of a container's first process on this machine.
 func (n *node) pid(t *testing.T, id string) int {
 	t.Helper()
-	r, err := n.cri.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	pid, err := n.pidOf(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var info struct{ PID int }
-	if err := json.Unmarshal([]byte(r.GetInfo()["info"]), &info); err != nil {
-		t.Fatal(err)
-	}
-	return info.PID
+	return pid
 }
 
 // born is when a process started; empty: there is none of that number.

@@ -93,7 +93,7 @@ func imagine(t *testing.T, intercept grpc.UnaryServerInterceptor) *imagined {
 	if err := w.serve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.node = &node{agent.New(t, "unix://"+w.socket), nil, dial(t, "unix://"+w.socket)}
+	w.node = &node{agent.New(t, "unix://"+w.socket), eyes{cri: dial(t, "unix://"+w.socket)}, nil}
 	return w
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"strconv"
 	"strings"
 )
 
@@ -66,12 +67,21 @@ func (c *Cluster) agentService(a Agent) service {
 	return s
 }
 
+// readOnlyPort is where the agent answers without asking who it is.
+const readOnlyPort = 10255
+
+// ReadOnly is the address of the node's read-only port.
+func (c *Cluster) ReadOnly() string {
+	return net.JoinHostPort(c.node.String(), strconv.Itoa(readOnlyPort))
+}
+
 // kubeletConfig fits machines of many kinds: cgroups of either version, swap on, disks nearly full.
 func (c *Cluster) kubeletConfig() object {
 	return object{
 		"apiVersion":                  "kubelet.config.k8s.io/v1beta1",
 		"kind":                        "KubeletConfiguration",
 		"address":                     c.node.String(),
+		"readOnlyPort":                readOnlyPort,
 		"healthzBindAddress":          "127.0.0.1",
 		"authentication":              object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": true}, "x509": object{"clientCAFile": c.pki("ca.crt")}},
 		"authorization":               object{"mode": "Webhook"},

@@ -64,14 +64,14 @@ func (b *builder) all() []image {
 	}
 	agnhost := entry("/agnhost", "pause")
 	agnhost.ExposedPorts = ports("80/tcp", "8080/tcp", "8081/tcp", "9376/tcp", "5000/tcp")
-	httpd := config{Env: env, Cmd: []string{"httpd", "-f", "-p", "80", "-h", "/usr/share/nginx/html"}, ExposedPorts: ports("80/tcp")}
+	webServer := config{Env: env, Cmd: []string{"/usr/sbin/nginx"}, ExposedPorts: ports("80/tcp")}
 	shell := config{Env: env, Cmd: []string{"sh"}}
 	nonroot := shell
 	nonroot.User = "1234"
 	web := b.web()
 	return []image{
 		{[]string{e2e + "agnhost:2.66.1", e2e + "agnhost:2.55"}, b.agnhost(), agnhost},
-		{[]string{e2e + "nginx:1.27.0-2", e2e + "nginx:1.28.0-2"}, web, httpd},
+		{[]string{e2e + "nginx:1.27.0-2", e2e + "nginx:1.28.0-2"}, web, webServer},
 		{[]string{e2e + "glibc-dns-testing:2.1.1"}, b.dnsTesting(), shell},
 		{[]string{e2e + "nonroot:1.5"}, b.busybox(), nonroot},
 		{[]string{e2e + "nonewprivs:1.4"}, b.noNewPrivileges(), entry("/usr/local/bin/nnp")},
@@ -175,12 +175,23 @@ func (b *builder) agnhost() rootFS {
 	return root
 }
 
+// nginx has nginx's name and writes its number where nginx does. It is PID 1 or not.
+const nginx = `#!/bin/sh
+(umask 022; echo $$ >/var/run/nginx.pid) 2>/dev/null
+busybox httpd -f -p 80 -h /usr/share/nginx/html &
+trap 'kill $!; exit 0' TERM QUIT INT
+wait
+`
+
 // web is busybox's web server in the place of nginx.
 func (b *builder) web() rootFS {
 	root := b.busybox()
 	const page = "usr/share/nginx/html/index.html"
 	root.addParents(page)
 	root.addFile(page, []byte("<html><head><title>Welcome to nginx!</title></head><body>It works.</body></html>\n"), 0o644)
+	root.addParents("usr/sbin/nginx")
+	root.addFile("usr/sbin/nginx", []byte(nginx), 0o755)
+	root.addParents("var/run/nginx.pid")
 	return root
 }
 

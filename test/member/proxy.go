@@ -23,8 +23,11 @@ type Proxy struct {
 }
 
 // NewProxy listens on a free port of loopback and passes connections on to an address.
-func NewProxy(to string) (*Proxy, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func NewProxy(to string) (*Proxy, error) { return ListenProxy("127.0.0.1:0", to) }
+
+// ListenProxy listens on an address and passes connections on to another.
+func ListenProxy(on, to string) (*Proxy, error) {
+	l, err := net.Listen("tcp", on)
 	if err != nil {
 		return nil, fmt.Errorf("listen for a proxy: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/kubeletkit/kubeletkit/test/bed"
 	"github.com/kubeletkit/kubeletkit/test/cluster"
 	"github.com/kubeletkit/kubeletkit/test/conformance"
+	"github.com/kubeletkit/kubeletkit/test/member"
 )
 
 // judge brings a cluster up, runs specs on it and adds their rows to a file.
@@ -84,6 +85,11 @@ func judgements(ctx context.Context, c *cluster.Cluster, a cluster.Agent, progra
 		if cfg.Node, err = nodeSuite(ctx, c, a); err != nil {
 			return nil, err
 		}
+		local, err := member.ListenProxy("127.0.0.1:10255", c.ReadOnly()) // where the specs ask
+		if err != nil {
+			return nil, err
+		}
+		defer local.Close()
 	}
 	cfg.Bin, cfg.Kubeconfig = bed.BinDir(), c.Kubeconfig()
 	cfg.Dir = filepath.Join(c.Dir(), "conformance")
