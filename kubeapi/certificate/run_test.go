@@ -83,84 +83,6 @@ func TestAFirstCertificate(t *testing.T) {
 	})
 }
 
-// A life may be shorter than what is waited for elsewhere.
-func TestCertificatesOfAShortLifeAreRenewedInTime(t *testing.T) {
-	for _, life := range []time.Duration{12 * time.Second, 30 * time.Second, 60 * time.Second, 79 * time.Second, 90 * time.Second, 5 * time.Minute} {
-		t.Run(life.String(), func(t *testing.T) {
-			dir := t.TempDir()
-			synctest.Test(t, func(t *testing.T) {
-				s := newServer(t)
-				s.live(life)
-				m := client(t, ClientConfig{Dir: dir, Bootstrap: s, Requests: s})
-				run(t, m)
-				if err := m.Wait(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				begun := time.Now()
-				for time.Since(begun) < 50*life {
-					time.Sleep(100 * time.Millisecond)
-					if m.Current() == nil {
-						t.Fatalf("expired after %v", time.Since(begun))
-					}
-				}
-				if n, _ := s.count(); n > 50*10/6 { // one in 0.7 of a life, and what it takes to be asked
-					t.Errorf("%d requests in 50 lives", n)
-				}
-			})
-		})
-	}
-}
-
-// A server that comes back shortly before the end is asked before it.
-func TestASignerThatIsAwayIsAskedMoreOftenTowardsTheEnd(t *testing.T) {
-	for _, life := range []time.Duration{30 * time.Second, 60 * time.Second, 5 * time.Minute, time.Hour} {
-		t.Run(life.String(), func(t *testing.T) {
-			dir := t.TempDir()
-			synctest.Test(t, func(t *testing.T) {
-				s := newServer(t)
-				s.live(life)
-				m := client(t, ClientConfig{Dir: dir, Bootstrap: s, Requests: s})
-				run(t, m)
-				if err := m.Wait(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				first := m.Current()
-				s.set("", errors.New("it is away"))
-				time.Sleep(time.Until(first.Leaf.NotAfter) - 4*time.Second)
-				s.set("", nil)
-				time.Sleep(4*time.Second - time.Millisecond)
-				if now := m.Current(); now == nil || now == first {
-					t.Errorf("it has not been renewed when it ends: %v", now)
-				}
-			})
-		})
-	}
-}
-
-// A signer that dates certificates back may issue one that is to be renewed at once.
-func TestACertificateBornOldIsNoReasonToAskWithoutEnd(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t)
-		s.live(time.Minute)
-		s.backdate(time.Hour)
-		m := client(t, ClientConfig{Dir: dir, Bootstrap: s, Requests: s})
-		run(t, m)
-		if err := m.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for range 600 {
-			time.Sleep(time.Second)
-			if m.Current() == nil {
-				t.Fatal("expired")
-			}
-		}
-		if n, _ := s.count(); n > 25 {
-			t.Errorf("%d requests in ten minutes", n)
-		}
-	})
-}
-
 // client makes a Manager.
 func client(t testing.TB, cfg ClientConfig) *Manager {
 	t.Helper()
@@ -568,19 +490,6 @@ func TestOnceNeverRenews(t *testing.T) {
 		time.Sleep(99 * time.Hour)
 		if made, _ := s.count(); made != 1 {
 			t.Errorf("%d requests", made)
-		}
-	})
-}
-
-func TestACertificateWithAStrangeLifeIsNoStorm(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t)
-		s.live(2 * time.Second)
-		run(t, client(t, ClientConfig{Dir: dir, Bootstrap: s}))
-		time.Sleep(time.Hour)
-		if made, _ := s.count(); made < 50 || made > 61 {
-			t.Errorf("%d requests in an hour", made)
 		}
 	})
 }
