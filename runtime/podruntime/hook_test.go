@@ -2,13 +2,18 @@ package podruntime
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/runtime/runtimetest"
 )
 
 // endless is an engine whose commands never end by themselves.
@@ -50,4 +55,93 @@ func TestAHookThatDoesNotEndGoesOnUntilItsContainerIsStopped(t *testing.T) {
 			t.Errorf("the hook was cut off after %v", at)
 		}
 	})
+}
+
+func TestHooks(t *testing.T) {
+	asked := make(chan *http.Request, 1)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError) // any answer is a success
+		asked <- r
+	}))
+	defer web.Close()
+	u, _ := url.Parse(web.URL)
+	n := newNode(t)
+	p := pod(polite)
+	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{
+		PostStart: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"/bin/sh", "-c", "exit 0"}}},
+		PreStop:   &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Host: u.Hostname(), Port: intstr.Parse(u.Port()), Path: "bye?x=1"}},
+	}
+	seen, _ := n.sync(p)
+	if seen.Newest("a").State != runtime.Running {
+		t.Fatal("it does not run")
+	}
+	if err := n.Stop(t.Context(), p, seen, runtime.Termination{}); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-asked; r.URL.String() != "/bye?x=1" || r.UserAgent() != hookUserAgent {
+		t.Errorf("asked for %s as %s", r.URL, r.UserAgent())
+	}
+	if err := n.Stop(t.Context(), p, seen, runtime.Termination{}); err != nil || len(asked) > 0 {
+		t.Errorf("the hook ran twice, or %v", err)
+	}
+
+	t.Run("a failing postStart stops the container", func(t *testing.T) {
+		n := newNode(t)
+		p := pod(polite)
+		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"/bin/sh", "-c", "exit 1"}}}}
+		p.Spec.TerminationGracePeriodSeconds = new(int64(1))
+		seen := n.look(p)
+		if _, err := n.Sync(t.Context(), p, runtime.SyncInput{Seen: seen}); err != nil {
+			t.Fatal(err)
+		}
+		seen = n.look(p)
+		if c := seen.Newest("a"); c.State != runtime.Exited || seen.Waiting["a"].Reason != "PostStartHookError" {
+			t.Errorf("%v %+v", c.State, seen.Waiting)
+		}
+	})
+}
+
+func TestAHookThatNobodyWasThereToRunIsRunBeforeTheEnd(t *testing.T) {
+	for _, tt := range []struct {
+		rule     string
+		out      time.Duration // how long nobody is there
+		runs     int
+		from, to time.Duration // when the container ended
+	}{
+		{"somebody is back in time", 2 * time.Second, 1, 2 * time.Second, 3 * time.Second},
+		{"nobody is back before its time is over", 20 * time.Second, 0, 20 * time.Second, 22 * time.Second},
+	} {
+		t.Run(tt.rule, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				p := pod(polite)
+				p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"/bin/sh", "-c", "exit 0"}}}}
+				n.sync(p)
+				start, runs := time.Now(), 0
+				away := func(context.Context, runtimetest.Call) error {
+					if time.Since(start) < tt.out {
+						return runtime.ErrUnavailable
+					}
+					return nil
+				}
+				n.engine.Inject("StopContainer", away)
+				n.engine.Inject("Exec", func(ctx context.Context, c runtimetest.Call) error {
+					err := away(ctx, c)
+					if err == nil {
+						runs++
+					}
+					return err
+				})
+				for range 60 {
+					if err := n.Stop(t.Context(), p, n.look(p), runtime.Termination{}); err == nil {
+						break
+					}
+					time.Sleep(time.Second)
+				}
+				if ended := n.look(p).Newest("a").Finished.Sub(start); runs != tt.runs || ended < tt.from || ended > tt.to {
+					t.Errorf("the hook ran %d times, and it ended after %v", runs, ended)
+				}
+			})
+		})
+	}
 }

@@ -2,11 +2,14 @@ package podruntime
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
@@ -169,6 +172,56 @@ func TestImageVolumesThatNobodyMounts(t *testing.T) {
 		}
 		if !slices.Contains(images.asked, "used:1 for spec.containers{b}") || slices.Contains(images.asked, "used:1 for spec.containers{a}") {
 			t.Errorf("%q fails: asked for %s", fails, images.asked)
+		}
+	}
+}
+
+// paths is a Subpaths that binds nothing.
+type paths struct{ done int }
+
+func (p *paths) Subpath(_ context.Context, _ types.UID, volume, container string, index int, path string) (string, func(), error) {
+	return fmt.Sprintf("/sub/%s/%s/%d/%s", volume, container, index, path), func() { p.done++ }, nil
+}
+
+func TestVolumeMounts(t *testing.T) {
+	sub := &paths{}
+	n := newNode(t, func(c *Config) { c.Subpaths = sub })
+	p := pod("sleep 100")
+	p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "NAME", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}}, {Name: "EMPTY"}}
+	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{
+		{Name: "data", MountPath: "/data", ReadOnly: true},
+		{Name: "data", MountPath: "/part", SubPathExpr: "logs/$(NAME)"},
+		{Name: "img", MountPath: "/img", SubPath: "bin"},
+	}
+	in := runtime.SyncInput{Volumes: map[string]runtime.Volume{"data": {Path: "/host/data"}, "img": {Image: "tools:1"}}}
+	for range 2 {
+		in.Seen = n.look(p)
+		if _, err := n.Sync(t.Context(), p, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []runtime.Mount{
+		{HostPath: "/host/data", ContainerPath: "/data", ReadOnly: true},
+		{HostPath: "/sub/data/a/1/logs/web", ContainerPath: "/part"},
+		{Image: "tools:1", SubPath: "bin", ContainerPath: "/img"},
+	}
+	if diff := cmp.Diff(want, n.look(p).Newest("a").Mounts[:3]); diff != "" {
+		t.Error(diff)
+	}
+	if sub.done != 1 {
+		t.Errorf("done was called %d times", sub.done)
+	}
+
+	for path, want := range map[string]string{"$(EMPTY)": "missing value for EMPTY", "$(NONE)": "missing value for NONE"} {
+		p := p.DeepCopy()
+		p.UID = types.UID("u-" + path[2:4])
+		p.Spec.Containers[0].VolumeMounts[1].SubPathExpr = path
+		in.Seen = n.look(p)
+		if _, err := n.Sync(t.Context(), p, in); err != nil {
+			t.Fatal(err)
+		}
+		if w := n.look(p).Waiting["a"]; !strings.Contains(w.Message, want) {
+			t.Errorf("%s: %+v", path, w)
 		}
 	}
 }

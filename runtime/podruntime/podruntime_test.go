@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +20,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
@@ -272,50 +268,6 @@ func TestTerminationMessage(t *testing.T) {
 	}
 }
 
-func TestHooks(t *testing.T) {
-	asked := make(chan *http.Request, 1)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusInternalServerError) // any answer is a success
-		asked <- r
-	}))
-	defer web.Close()
-	u, _ := url.Parse(web.URL)
-	n := newNode(t)
-	p := pod(polite)
-	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{
-		PostStart: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"/bin/sh", "-c", "exit 0"}}},
-		PreStop:   &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Host: u.Hostname(), Port: intstr.Parse(u.Port()), Path: "bye?x=1"}},
-	}
-	seen, _ := n.sync(p)
-	if seen.Newest("a").State != runtime.Running {
-		t.Fatal("it does not run")
-	}
-	if err := n.Stop(t.Context(), p, seen, runtime.Termination{}); err != nil {
-		t.Fatal(err)
-	}
-	if r := <-asked; r.URL.String() != "/bye?x=1" || r.UserAgent() != hookUserAgent {
-		t.Errorf("asked for %s as %s", r.URL, r.UserAgent())
-	}
-	if err := n.Stop(t.Context(), p, seen, runtime.Termination{}); err != nil || len(asked) > 0 {
-		t.Errorf("the hook ran twice, or %v", err)
-	}
-
-	t.Run("a failing postStart stops the container", func(t *testing.T) {
-		n := newNode(t)
-		p := pod(polite)
-		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"/bin/sh", "-c", "exit 1"}}}}
-		p.Spec.TerminationGracePeriodSeconds = new(int64(1))
-		seen := n.look(p)
-		if _, err := n.Sync(t.Context(), p, runtime.SyncInput{Seen: seen}); err != nil {
-			t.Fatal(err)
-		}
-		seen = n.look(p)
-		if c := seen.Newest("a"); c.State != runtime.Exited || seen.Waiting["a"].Reason != "PostStartHookError" {
-			t.Errorf("%v %+v", c.State, seen.Waiting)
-		}
-	})
-}
-
 func TestRestartCountGoesOnWhenTheRuntimeForgot(t *testing.T) {
 	n := newNode(t)
 	p := pod("sleep 100")
@@ -331,143 +283,6 @@ func TestRestartCountGoesOnWhenTheRuntimeForgot(t *testing.T) {
 	if seen, _ := n.sync(p); seen.Newest("a").Restarts != 5 {
 		t.Errorf("restart count %d, want 5", seen.Newest("a").Restarts)
 	}
-}
-
-func TestStrangersGetTheRecordedGrace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t)
-		p := pod("sleep 100") // deaf to the stop signal
-		seen, _ := n.sync(p)
-		start := time.Now()
-		if err := n.Stop(t.Context(), nil, seen, runtime.Termination{}); err != nil {
-			t.Fatal(err)
-		}
-		if got := time.Since(start); got != 5*time.Second {
-			t.Errorf("stopped after %v, want 5s", got)
-		}
-	})
-}
-
-func TestStopIsCutByItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t)
-		p := pod("sleep 100")
-		seen, _ := n.sync(p)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := n.Stop(ctx, p, seen, runtime.Termination{}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		start := time.Now()
-		if err := n.Stop(t.Context(), p, seen, runtime.Termination{Grace: 2 * time.Second}); err != nil || time.Since(start) > 2*time.Second {
-			t.Errorf("a shorter grace took %v, %v", time.Since(start), err)
-		}
-	})
-}
-
-// Its sandbox would take a container with it that could not be stopped and has time left.
-func TestWhatCouldNotBeStoppedKeepsItsTimeAndGetsNoMore(t *testing.T) {
-	for _, tt := range []struct {
-		rule      string
-		fault     error
-		out, want time.Duration // how long the engine cannot stop it, when it ended
-	}{
-		{"once", errors.New("no"), time.Second, 5 * time.Second},
-		{"until its time is over", errors.New("no"), time.Hour, 5 * time.Second},
-		{"an answer was lost, and it knows already that it is to end", runtimetest.Lost(errors.New("lost"))(t.Context(), runtimetest.Call{}), time.Second, 5 * time.Second},
-		{"nobody was there for a part of its time: it has the rest", runtime.ErrUnavailable, 2 * time.Second, 5 * time.Second},
-		{"nobody was there for all of its time: it has the least there is", runtime.ErrUnavailable, 20 * time.Second, 22 * time.Second},
-		{"nobody ever is there", runtime.ErrUnavailable, time.Hour, 5*time.Minute + 5*time.Second},
-	} {
-		t.Run(tt.rule, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := newNode(t)
-				p := pod("sleep 1000") // deaf to the stop signal
-				n.sync(p)
-				start := time.Now()
-				n.engine.Inject("StopContainer", func(context.Context, runtimetest.Call) error {
-					if time.Since(start) < tt.out {
-						return tt.fault
-					}
-					return nil
-				})
-				for range 400 {
-					if err := n.Stop(t.Context(), p, n.look(p), runtime.Termination{}); err == nil {
-						break
-					}
-					time.Sleep(time.Second)
-				}
-				ended := n.look(p).Newest("a").Finished.Sub(start)
-				if ended < tt.want || ended > tt.want+time.Second {
-					t.Errorf("it ended after %v, want %v", ended, tt.want)
-				}
-			})
-		})
-	}
-}
-
-func TestAHookThatNobodyWasThereToRunIsRunBeforeTheEnd(t *testing.T) {
-	for _, tt := range []struct {
-		rule     string
-		out      time.Duration // how long nobody is there
-		runs     int
-		from, to time.Duration // when the container ended
-	}{
-		{"somebody is back in time", 2 * time.Second, 1, 2 * time.Second, 3 * time.Second},
-		{"nobody is back before its time is over", 20 * time.Second, 0, 20 * time.Second, 22 * time.Second},
-	} {
-		t.Run(tt.rule, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := newNode(t)
-				p := pod(polite)
-				p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"/bin/sh", "-c", "exit 0"}}}}
-				n.sync(p)
-				start, runs := time.Now(), 0
-				away := func(context.Context, runtimetest.Call) error {
-					if time.Since(start) < tt.out {
-						return runtime.ErrUnavailable
-					}
-					return nil
-				}
-				n.engine.Inject("StopContainer", away)
-				n.engine.Inject("Exec", func(ctx context.Context, c runtimetest.Call) error {
-					err := away(ctx, c)
-					if err == nil {
-						runs++
-					}
-					return err
-				})
-				for range 60 {
-					if err := n.Stop(t.Context(), p, n.look(p), runtime.Termination{}); err == nil {
-						break
-					}
-					time.Sleep(time.Second)
-				}
-				if ended := n.look(p).Newest("a").Finished.Sub(start); runs != tt.runs || ended < tt.from || ended > tt.to {
-					t.Errorf("the hook ran %d times, and it ended after %v", runs, ended)
-				}
-			})
-		})
-	}
-}
-
-func TestSidecarsEndLast(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t)
-		p := pod("sleep 100")
-		always := v1.ContainerRestartPolicyAlways
-		side := p.Spec.Containers[0]
-		side.Name, side.RestartPolicy = "side", &always
-		p.Spec.InitContainers = []v1.Container{side}
-		n.sync(p)
-		if err := n.Stop(t.Context(), p, n.look(p), runtime.Termination{}); err != nil {
-			t.Fatal(err)
-		}
-		seen := n.look(p)
-		if a, s := seen.Newest("a").Finished, seen.Newest("side").Finished; s.Before(a) {
-			t.Errorf("the sidecar ended at %v, the container at %v", s, a)
-		}
-	})
 }
 
 func TestNoNetworkNoSandbox(t *testing.T) {
@@ -574,56 +389,6 @@ func TestAUIDIsNeverAPathOut(t *testing.T) {
 		}
 		if err := n.Remove(t.Context(), uid, runtime.Purge); err == nil {
 			t.Errorf("uid %q was removed", uid)
-		}
-	}
-}
-
-// paths is a Subpaths that binds nothing.
-type paths struct{ done int }
-
-func (p *paths) Subpath(_ context.Context, _ types.UID, volume, container string, index int, path string) (string, func(), error) {
-	return fmt.Sprintf("/sub/%s/%s/%d/%s", volume, container, index, path), func() { p.done++ }, nil
-}
-
-func TestVolumeMounts(t *testing.T) {
-	sub := &paths{}
-	n := newNode(t, func(c *Config) { c.Subpaths = sub })
-	p := pod("sleep 100")
-	p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "NAME", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}}, {Name: "EMPTY"}}
-	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{
-		{Name: "data", MountPath: "/data", ReadOnly: true},
-		{Name: "data", MountPath: "/part", SubPathExpr: "logs/$(NAME)"},
-		{Name: "img", MountPath: "/img", SubPath: "bin"},
-	}
-	in := runtime.SyncInput{Volumes: map[string]runtime.Volume{"data": {Path: "/host/data"}, "img": {Image: "tools:1"}}}
-	for range 2 {
-		in.Seen = n.look(p)
-		if _, err := n.Sync(t.Context(), p, in); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := []runtime.Mount{
-		{HostPath: "/host/data", ContainerPath: "/data", ReadOnly: true},
-		{HostPath: "/sub/data/a/1/logs/web", ContainerPath: "/part"},
-		{Image: "tools:1", SubPath: "bin", ContainerPath: "/img"},
-	}
-	if diff := cmp.Diff(want, n.look(p).Newest("a").Mounts[:3]); diff != "" {
-		t.Error(diff)
-	}
-	if sub.done != 1 {
-		t.Errorf("done was called %d times", sub.done)
-	}
-
-	for path, want := range map[string]string{"$(EMPTY)": "missing value for EMPTY", "$(NONE)": "missing value for NONE"} {
-		p := p.DeepCopy()
-		p.UID = types.UID("u-" + path[2:4])
-		p.Spec.Containers[0].VolumeMounts[1].SubPathExpr = path
-		in.Seen = n.look(p)
-		if _, err := n.Sync(t.Context(), p, in); err != nil {
-			t.Fatal(err)
-		}
-		if w := n.look(p).Waiting["a"]; !strings.Contains(w.Message, want) {
-			t.Errorf("%s: %+v", path, w)
 		}
 	}
 }
