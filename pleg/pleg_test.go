@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -112,18 +113,11 @@ func TestAContainerGoneBetweenListingAndLookIsToldWhole(t *testing.T) {
 // Case c042: nothing is dropped, however much dies at once and whatever fails meanwhile.
 func TestCase_c042_ManyDeathsAtOnceAreAllTold(t *testing.T) {
 	onNode(t, pleg.Config{}, func(n *node) {
-		all := func(sign string) string {
-			var pods []string
-			for i := range 200 {
-				pods = append(pods, fmt.Sprintf("p%d c%d%s", i, i, sign))
-			}
-			return strings.Join(pods, "|")
-		}
-		n.has(all("+"))
+		n.has(crowd("p# c#+"))
 		n.relist()
 		n.take()
 		time.Sleep(time.Second)
-		n.has(all("-"))
+		n.has(crowd("p# c#-"))
 		n.does(func(_ context.Context, what string) error {
 			if strings.HasPrefix(what, "look") {
 				return errBroken
@@ -141,6 +135,15 @@ func TestCase_c042_ManyDeathsAtOnceAreAllTold(t *testing.T) {
 			t.Errorf("%d of 200 deaths told", died)
 		}
 	})
+}
+
+// crowd is two hundred pods, each with its number for a #.
+func crowd(each string) string {
+	pods := make([]string, 200)
+	for i := range pods {
+		pods[i] = strings.ReplaceAll(each, "#", strconv.Itoa(i))
+	}
+	return strings.Join(pods, "|")
 }
 
 func deaths(diary []string) (n int) {

@@ -72,19 +72,12 @@ type lazyNotifier struct{ runtime.Notifier }
 func TestCase_c042_EventsAreMergedAndCounted(t *testing.T) {
 	figs := &figures{values: map[string][]float64{}}
 	onNodeWithStreamAnd(t, pleg.Config{Inspect: 1, Observe: observe.To{Metrics: figs}}, func(n *node, s *stream) {
-		all := func(sign string) string {
-			var pods []string
-			for i := range 200 {
-				pods = append(pods, fmt.Sprintf("p%d c%d%s d%d+", i, i, sign, i))
-			}
-			return strings.Join(pods, "|")
-		}
-		n.has(all("+"))
+		n.has(crowd("p# c#+ d#+"))
 		defer n.run()()
 		calm(n)
 		resume := make(chan struct{})
 		n.does(func(context.Context, string) error { <-resume; return nil })
-		n.has(all("-"))
+		n.has(crowd("p# c#- d#+"))
 		for range 3 { // of each container its stop, its exit, and once more
 			for i := range 200 {
 				s.events <- fmt.Sprint("p", i)
@@ -107,11 +100,19 @@ func calm(n *node) {
 	n.take()
 }
 
-func TestAnEventLeadsToALookAtOnce(t *testing.T) {
+// onCalmNode runs a test on a node with these pods that has run for 11 s.
+func onCalmNode(t *testing.T, pods string, f func(n *node, s *stream)) {
+	t.Helper()
 	onNodeWithStream(t, func(n *node, s *stream) {
-		n.has("a c1+")
+		n.has(pods)
 		defer n.run()()
 		calm(n)
+		f(n, s)
+	})
+}
+
+func TestAnEventLeadsToALookAtOnce(t *testing.T) {
+	onCalmNode(t, "a c1+", func(n *node, s *stream) {
 		n.has("a c1-")
 		s.events <- "a"
 		n.after(500*time.Millisecond, "11s look a", "11s a c1 died")
@@ -125,10 +126,7 @@ func TestAnEventLeadsToALookAtOnce(t *testing.T) {
 }
 
 func TestManyEventsOfOnePodAreFewLooks(t *testing.T) {
-	onNodeWithStream(t, func(n *node, s *stream) {
-		n.has("a c1+")
-		defer n.run()()
-		calm(n)
+	onCalmNode(t, "a c1+", func(n *node, s *stream) {
 		n.does(func(context.Context, string) error { time.Sleep(time.Second); return nil })
 		s.events <- "a"
 		time.Sleep(500 * time.Millisecond)
@@ -221,9 +219,7 @@ func TestRelistsAreRareWhileTheStreamStands(t *testing.T) {
 }
 
 func TestRelistsAreOftenUntilNothingIsLeftToFindOut(t *testing.T) {
-	onNodeWithStream(t, func(n *node, s *stream) {
-		defer n.run()()
-		calm(n)
+	onCalmNode(t, "", func(n *node, s *stream) {
 		n.has("a c1+") // no event of it
 		n.does(func(_ context.Context, what string) error {
 			if what == "look a" && time.Since(n.begin) < 72*time.Second {
@@ -237,10 +233,7 @@ func TestRelistsAreOftenUntilNothingIsLeftToFindOut(t *testing.T) {
 }
 
 func TestAnEventWhoseLookFailsIsNotLost(t *testing.T) {
-	onNodeWithStream(t, func(n *node, s *stream) {
-		n.has("a c1+")
-		defer n.run()()
-		calm(n)
+	onCalmNode(t, "a c1+", func(n *node, s *stream) {
 		n.has("a c1-")
 		fail := true
 		n.does(func(_ context.Context, what string) error {
@@ -256,9 +249,7 @@ func TestAnEventWhoseLookFailsIsNotLost(t *testing.T) {
 }
 
 func TestAnEventOfNobodyKnownLeadsToARelist(t *testing.T) {
-	onNodeWithStream(t, func(n *node, s *stream) {
-		defer n.run()()
-		calm(n)
+	onCalmNode(t, "", func(n *node, s *stream) {
 		s.events <- ""
 		n.after(time.Second, "11s list")
 	})
@@ -266,10 +257,7 @@ func TestAnEventOfNobodyKnownLeadsToARelist(t *testing.T) {
 
 // containerd sends events without a pod when its own lookup failed.
 func TestAnEventWithoutAPodIsOfThePodThatHadTheContainer(t *testing.T) {
-	onNodeWithStream(t, func(n *node, s *stream) {
-		n.has("a s1+ c1+ | b c2+")
-		defer n.run()()
-		calm(n)
+	onCalmNode(t, "a s1+ c1+ | b c2+", func(n *node, s *stream) {
 		n.has("a s1+ c1+")
 		s.events <- "/c2"
 		n.after(100*time.Millisecond, "11s look b", "11s b c2 died", "11s b c2 removed")
@@ -283,10 +271,7 @@ func TestAnEventWithoutAPodIsOfThePodThatHadTheContainer(t *testing.T) {
 
 // containerd publishes events one after the other to readers that take them: one that stops stalls the starts of all pods.
 func TestTheStreamIsReadWhateverHangs(t *testing.T) {
-	onNodeWithStream(t, func(n *node, s *stream) {
-		n.has("a c1+")
-		defer n.run()()
-		calm(n)
+	onCalmNode(t, "a c1+", func(n *node, s *stream) {
 		n.does(func(ctx context.Context, _ string) error { return hang(ctx) })
 		begun := time.Now()
 		for i := range 1000 {
@@ -328,10 +313,7 @@ func TestReplayedEventsTellNothingTwice(t *testing.T) {
 
 // Nothing is sent on subscribing, so what happened just before is found by relists: one at once, and more after it.
 func TestRelistsCloseTheGapBeforeAStream(t *testing.T) {
-	onNodeWithStream(t, func(n *node, s *stream) {
-		n.has("a c1+")
-		defer n.run()()
-		calm(n)
+	onCalmNode(t, "a c1+", func(n *node, s *stream) {
 		s.breaks <- errBroken
 		time.Sleep(1100 * time.Millisecond)
 		got := n.take()

@@ -38,11 +38,14 @@ func onNode(t *testing.T, tune func(context.Context, *sync.WaitGroup, *syncloop.
 }
 
 // fits admits by the room of a node.
-func fits(pods string) func(context.Context, *sync.WaitGroup, *syncloop.Config) {
+func fits(pods string, more ...func(*syncloop.Config)) func(context.Context, *sync.WaitGroup, *syncloop.Config) {
 	node := &v1.Node{}
 	node.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("2"), v1.ResourcePods: resource.MustParse(pods)}
 	return func(_ context.Context, _ *sync.WaitGroup, cfg *syncloop.Config) {
 		cfg.Admit = []syncloop.Admitter{admit.Fit{Node: func() *v1.Node { return node }}}
+		for _, tune := range more {
+			tune(cfg)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package syncloop_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -63,25 +62,17 @@ func (s *server) disrupted(name string) string {
 
 func TestACriticalPodTakesThePlaceOfAnother(t *testing.T) {
 	counts := &tally{counts: map[string]float64{}}
-	tune := func(ctx context.Context, wg *sync.WaitGroup, cfg *syncloop.Config) {
-		fits("10")(ctx, wg, cfg)
-		cfg.Observe.Metrics = counts
-	}
-	onNode(t, tune, func(n *node) {
+	onNode(t, fits("10", func(cfg *syncloop.Config) { cfg.Observe.Metrics = counts }), func(n *node) {
 		n.do("add best app=sleep_100000 source=api")
 		n.do("add large app=trap_''_TERM;_sleep_100000 source=api grace=20 cpu=1500m")
 		n.do("add small app=sleep_100000 source=api cpu=400m")
 		time.Sleep(5 * time.Second)
 		n.do("add vital app=sleep_100000 source=api cpu=1 priority=2000000000")
 		time.Sleep(10 * time.Second)
-		if got := fmt.Sprint(n.runs(), n.api.phaseOf("large"), n.api.phaseOf("vital")); got != "[best-1 large-1 small-1]Running Pending " {
-			t.Errorf("within the grace of the one that is to go: %s", got)
-		}
+		n.stands("within the grace of the one that is to go", "[best-1 large-1 small-1], large Running, vital Pending", "large", "vital")
 		n.do("add late app=sleep_100000 source=api cpu=100m") // has come too late for what vital is to have
 		time.Sleep(30 * time.Second)
-		if got := fmt.Sprint(n.runs(), n.api.phaseOf("large"), n.api.phaseOf("late")); got != "[best-1 late-1 small-1 vital-1]Failed PreemptingRunning " {
-			t.Errorf("after it: %s", got)
-		}
+		n.stands("after it", "[best-1 late-1 small-1 vital-1], large Failed Preempting, late Running", "large", "late")
 		want := "Preempted in order to admit critical pod; True TerminationByKubelet: Pod was preempted by Kubelet to accommodate a critical pod."
 		if got := n.api.disrupted("large"); got != want {
 			t.Errorf("the status says %s, want %s", got, want)
@@ -103,9 +94,7 @@ func TestWhatIsMadeFreeForACriticalPodIsGivenToNobodyElse(t *testing.T) {
 		synctest.Wait()
 		n.do("add greedy app=sleep_100000 source=api cpu=500m") // for which there is room now
 		time.Sleep(time.Minute)
-		if got := fmt.Sprint(n.runs(), n.api.phaseOf("greedy")); got != "[vital-1]Failed OutOfcpu" {
-			t.Errorf("%s", got)
-		}
+		n.stands("at the end", "[vital-1], greedy Failed OutOfcpu", "greedy")
 	})
 }
 
@@ -120,18 +109,12 @@ func TestTwoCriticalPodsDoNotShareOnePlace(t *testing.T) {
 		synctest.Wait()
 		n.do("add more app=sleep_100000 source=api priority=2000000000")
 		time.Sleep(time.Minute)
-		if got := fmt.Sprint(n.runs(), n.api.phaseOf("one"), n.api.phaseOf("two"), n.api.phaseOf("more")); got != "[dear-1 vital-1]Failed PreemptingFailed PreemptingFailed UnexpectedAdmissionError" {
-			t.Errorf("%s", got)
-		}
+		n.stands("at the end", "[dear-1 vital-1], one Failed Preempting, two Failed Preempting, more Failed UnexpectedAdmissionError", "one", "two", "more")
 	})
 }
 
 func TestNobodyIsEndedForAPodThatIsRefusedAllTheSame(t *testing.T) {
-	tune := func(ctx context.Context, wg *sync.WaitGroup, cfg *syncloop.Config) {
-		fits("10")(ctx, wg, cfg)
-		cfg.Admit = append(cfg.Admit, admit.AppArmor{})
-	}
-	onNode(t, tune, func(n *node) {
+	onNode(t, fits("10", func(cfg *syncloop.Config) { cfg.Admit = append(cfg.Admit, admit.AppArmor{}) }), func(n *node) {
 		n.do("add web app=sleep_100000 source=api cpu=1500m")
 		synctest.Wait()
 		p := n.pod("vital", []string{"app=sleep_100000", "source=api", "cpu=1", "priority=2000000000"})
@@ -139,9 +122,7 @@ func TestNobodyIsEndedForAPodThatIsRefusedAllTheSame(t *testing.T) {
 		n.pods["vital"] = p
 		n.api.put(p)
 		time.Sleep(time.Minute)
-		if got := fmt.Sprint(n.runs(), n.api.phaseOf("vital")); got != "[web-1]Failed AppArmor" {
-			t.Errorf("%s", got)
-		}
+		n.stands("at the end", "[web-1], vital Failed AppArmor", "vital")
 	})
 }
 
@@ -158,8 +139,9 @@ func TestACriticalPodGrowsInThePlaceOfAnother(t *testing.T) {
 		}
 		n.do("add three app=sleep_100000 source=api cpu=100m") // not a reason to end it, too
 		time.Sleep(30 * time.Second)
-		if got := fmt.Sprint(n.runs(), n.api.phaseOf("one")); got != "[three-1 two-1 vital-1]Failed Preempting" || n.told("ResizeCompleted") == "" {
-			t.Errorf("%s, of the resize: %q", got, n.told("ResizeCompleted"))
+		n.stands("after it", "[three-1 two-1 vital-1], one Failed Preempting", "one")
+		if n.told("ResizeCompleted") == "" {
+			t.Error("nobody is told that the resize is done")
 		}
 	})
 }
@@ -172,12 +154,8 @@ func TestAPodWaitsForTheRoomOfOneThatWasTakenAwayAtOnce(t *testing.T) {
 		n.do("add new app=sleep_100000 source=api cpu=1500m")
 		n.do("add huge app=sleep_100000 source=api cpu=9")
 		time.Sleep(5 * time.Second)
-		if got := fmt.Sprint(n.runs(), n.api.phaseOf("new")); got != "[old-1]Pending " {
-			t.Errorf("while it ends: %s", got)
-		}
+		n.stands("while it ends", "[old-1], new Pending", "new")
 		time.Sleep(30 * time.Second)
-		if got := fmt.Sprint(n.runs(), n.api.phaseOf("new"), n.api.phaseOf("huge")); got != "[new-1]Running Failed OutOfcpu" {
-			t.Errorf("after it: %s", got)
-		}
+		n.stands("after it", "[new-1], new Running, huge Failed OutOfcpu", "new", "huge")
 	})
 }

@@ -31,6 +31,18 @@ func (n *node) runs() (uids []string) {
 	return uids
 }
 
+// stands compares what runs, and how some pods are for the server.
+func (n *node) stands(when, want string, names ...string) {
+	n.t.Helper()
+	got := fmt.Sprint(n.runs())
+	for _, name := range names {
+		got += ", " + name + " " + strings.TrimSpace(n.api.phaseOf(name))
+	}
+	if got != want {
+		n.t.Errorf("%s: %s, want %s", when, got, want)
+	}
+}
+
 // liar is a Runtime that says of a pod that it has stopped it before it did anything.
 type liar struct {
 	syncloop.Runtime
@@ -61,13 +73,9 @@ func TestWhatIsSaidToBeStoppedIsLookedAt(t *testing.T) {
 		synctest.Wait()
 		n.do("delete web grace=5")
 		time.Sleep(500 * time.Millisecond)
-		if got := fmt.Sprint(n.runs(), n.api.phaseOf("web")); got != "[web-1]Running " {
-			t.Errorf("after a lie: %s", got)
-		}
+		n.stands("after a lie", "[web-1], web Running", "web")
 		time.Sleep(10 * time.Second)
-		if got := fmt.Sprint(n.runs(), n.api.phaseOf("web")); got != "[]gone" {
-			t.Errorf("in the end: %s", got)
-		}
+		n.stands("in the end", "[], web gone", "web")
 	})
 }
 
