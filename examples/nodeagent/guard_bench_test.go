@@ -170,13 +170,25 @@ func (n *guardedNode) watch(b *testing.B) (evictor *eviction.Manager, all []runn
 	return evictor, []runner{figures, images, dead, rotator, evictor}
 }
 
+// mustRest ends a benchmark on a machine under pressure: what is measured there is eviction, which never rests.
+func mustRest(b *testing.B, evictor *eviction.Manager) {
+	b.Helper()
+	if pressure := evictor.Pressure(); len(pressure) > 0 {
+		b.Fatalf("this machine has %v: make room, and measure again", pressure)
+	}
+}
+
 // BenchmarkGuardAtRest is what figures, eviction, removal of images and of what is dead, and rotation of logs cost together at
 // their default periods.
 func BenchmarkGuardAtRest(b *testing.B) {
 	for _, pods := range []int{100, 500} {
 		b.Run(fmt.Sprint("pods=", pods), func(b *testing.B) {
 			n := newGuardedNode(b, pods)
-			_, all := n.watch(b)
+			evictor, all := n.watch(b)
+			if _, err := evictor.Check(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			mustRest(b, evictor)
 			const span = 2 * time.Minute
 			for b.Loop() {
 				ctx, stop := context.WithTimeout(b.Context(), span)
@@ -191,6 +203,7 @@ func BenchmarkGuardAtRest(b *testing.B) {
 				}
 				wg.Wait()
 				stop()
+				mustRest(b, evictor)
 				b.ReportMetric(100*(cpuTime(b)-before).Seconds()/span.Seconds(), "%-of-a-core")
 			}
 		})
@@ -204,9 +217,10 @@ func BenchmarkGuardPassOver500Pods(b *testing.B) {
 	var took []time.Duration
 	for b.Loop() {
 		began := time.Now()
-		if ended, err := evictor.Check(b.Context()); err != nil || len(ended) > 0 {
-			b.Fatal(ended, err)
+		if _, err := evictor.Check(b.Context()); err != nil {
+			b.Fatal(err)
 		}
+		mustRest(b, evictor)
 		took = append(took, time.Since(began))
 	}
 	slices.Sort(took)
