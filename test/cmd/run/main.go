@@ -91,7 +91,10 @@ func (d *demo) show(ctx context.Context) error {
 	}()
 	fmt.Fprintf(os.Stderr, "run: the agent is process %d, its log is %s\n", agent.Process.Pid, d.path("nodeagent.log"))
 
-	viewErr := d.view(viewCtx, port)
+	viewErr := answers(viewCtx, port)
+	if viewErr == nil {
+		viewErr = d.view(viewCtx, port)
+	}
 	why := context.Cause(viewCtx)
 	stopAgent()
 	<-agentEnded
@@ -135,6 +138,23 @@ func (d *demo) startAgent(ctx context.Context, port int) (*exec.Cmd, error) {
 		return nil, fmt.Errorf("start the agent: %w", err)
 	}
 	return cmd, os.WriteFile(d.path("nodeagent.pid"), fmt.Appendln(nil, cmd.Process.Pid), 0o644)
+}
+
+// answers waits for the agent's port: the table's first line is then of pods, not of an agent that is still coming up.
+func answers(ctx context.Context, port int) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
 }
 
 // view shows the table of pods until ctx ends.
