@@ -1,18 +1,12 @@
 package guard
 
 import (
-	"archive/tar"
-	"bytes"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -158,57 +152,17 @@ func (m *member) has(ref string) bool {
 	return slices.ContainsFunc(list.GetImages(), func(i *cri.Image) bool { return slices.Contains(i.GetRepoTags(), ref) })
 }
 
-// big is an image of so many MiB of which nothing can be shared.
-func big(t *testing.T, ref string, mib int) images.Archive {
-	t.Helper()
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	put := func(w *tar.Writer, name string, data []byte) {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(data))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write(data); err != nil {
-			t.Fatal(err)
-		}
-	}
-	blob := func(kind string, data []byte) map[string]any {
-		sum := fmt.Sprintf("%x", sha256.Sum256(data))
-		put(w, "blobs/sha256/"+sum, data)
-		return map[string]any{"mediaType": kind, "digest": "sha256:" + sum, "size": len(data)}
-	}
-	asJSON := func(v any) []byte {
-		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	var content bytes.Buffer
-	l := tar.NewWriter(&content)
-	random := make([]byte, mib<<20)
-	_, _ = rand.Read(random) // never fails
-	put(l, "random", random)
-	_ = l.Close()
-	layer := blob("application/vnd.oci.image.layer.v1.tar", content.Bytes())
-	config := blob("application/vnd.oci.image.config.v1+json", asJSON(map[string]any{
-		"architecture": goruntime.GOARCH, "os": "linux", "rootfs": map[string]any{"type": "layers", "diff_ids": []any{layer["digest"]}},
-	}))
-	const manifest = "application/vnd.oci.image.manifest.v1+json"
-	m := blob(manifest, asJSON(map[string]any{"schemaVersion": 2, "mediaType": manifest, "config": config, "layers": []any{layer}}))
-	m["annotations"] = map[string]string{"io.containerd.image.name": ref, "org.opencontainers.image.ref.name": ref}
-	put(w, "oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
-	put(w, "index.json", asJSON(map[string]any{"schemaVersion": 2, "manifests": []any{m}}))
-	_ = w.Close()
-	return images.Archive{Ref: ref, Digest: m["digest"].(string), Data: out.Bytes()}
-}
-
 // The disk fills: images go first, then a pod, the one of low priority that has taken most; what comes meanwhile is refused.
 // When somebody makes room the node is as before, and nobody else was ended.
 func TestTheDiskFills(t *testing.T) {
 	d := newDisk(t, 1536)
 	b := bed.Private(t)
 	const unused = "kubeletkit.dev/unused:1"
-	if err := b.ImportImages(t.Context(), big(t, unused, 100)); err != nil {
+	big, err := images.Random(unused, 100<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ImportImages(t.Context(), big); err != nil {
 		t.Fatal(err)
 	}
 	m := newMember(t, b, "--eviction-hard=nodefs.available<10%,imagefs.available<10%", "--eviction-pressure-transition-period=15s", "--node-status-update-frequency=5s")

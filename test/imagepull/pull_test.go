@@ -1,19 +1,13 @@
 package imagepull
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,6 +22,7 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime/image/keyring"
 	"github.com/kubeletkit/kubeletkit/test/bed"
 	"github.com/kubeletkit/kubeletkit/test/cluster/registry"
+	"github.com/kubeletkit/kubeletkit/test/images"
 )
 
 // place is a registry on loopback that only "reader" may read, and a containerd that knows the way to it.
@@ -72,7 +67,11 @@ func open(t *testing.T) *place {
 func (p *place) add(t *testing.T, name string) string {
 	t.Helper()
 	ref := p.host + "/" + name
-	if err := registry.Add(p.dir, ref, archive(t)); err != nil {
+	random, err := images.Random(ref, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := registry.Add(p.dir, ref, random.Data); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -82,46 +81,6 @@ func (p *place) add(t *testing.T, name string) string {
 		}
 	})
 	return ref
-}
-
-// archive is an OCI layout with an image of one random file.
-func archive(t *testing.T) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	put := func(w *tar.Writer, name string, data []byte) {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(data))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write(data); err != nil {
-			t.Fatal(err)
-		}
-	}
-	blob := func(kind string, data []byte) map[string]any {
-		sum := fmt.Sprintf("%x", sha256.Sum256(data))
-		put(w, "blobs/sha256/"+sum, data)
-		return map[string]any{"mediaType": kind, "digest": "sha256:" + sum, "size": len(data)}
-	}
-	asJSON := func(v any) []byte {
-		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	var content bytes.Buffer
-	l := tar.NewWriter(&content)
-	put(l, "random", []byte(rand.Text()))
-	_ = l.Close()
-	layer := blob("application/vnd.oci.image.layer.v1.tar", content.Bytes())
-	config := blob("application/vnd.oci.image.config.v1+json", asJSON(map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux", "rootfs": map[string]any{"type": "layers", "diff_ids": []any{layer["digest"]}},
-	}))
-	const manifest = "application/vnd.oci.image.manifest.v1+json"
-	m := blob(manifest, asJSON(map[string]any{"schemaVersion": 2, "mediaType": manifest, "config": config, "layers": []any{layer}}))
-	put(w, "index.json", asJSON(map[string]any{"schemaVersion": 2, "manifests": []any{m}}))
-	_ = w.Close()
-	return out.Bytes()
 }
 
 // pod is one with pull secrets.

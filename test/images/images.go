@@ -3,6 +3,7 @@ package images
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"fmt"
 	"os"
@@ -81,6 +82,19 @@ func Build(ctx context.Context, testModule string) ([]Archive, error) {
 		all = append(all, Archive{Ref: i.ref, Digest: digest, Data: data})
 	}
 	return all, nil
+}
+
+// Random makes an image of one file of so many bytes that no other image shares anything with. Nothing in it can be run.
+func Random(ref string, size int) (Archive, error) {
+	content := make([]byte, size)
+	_, _ = rand.Read(content) // never fails
+	root := rootFS{}
+	root.addFile("random", content, 0o644)
+	data, digest, err := pack(ref, runtime.GOARCH, root, config{})
+	if err != nil {
+		return Archive{}, fmt.Errorf("build %s: %w", ref, err)
+	}
+	return Archive{Ref: ref, Digest: digest, Data: data}, nil
 }
 
 // compileC makes a static program of one file of C.

@@ -44,6 +44,20 @@ func TestBusyboxHasWhatScriptsNeed(t *testing.T) {
 	}
 }
 
+func TestRandomImagesShareNothing(t *testing.T) {
+	one, err := Random("kubeletkit.dev/one:1", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := Random("kubeletkit.dev/one:1", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if one.Ref != two.Ref || one.Digest == two.Digest || len(one.Data) < 1000 {
+		t.Errorf("%s %s of %d bytes, then %s %s", one.Ref, one.Digest, len(one.Data), two.Ref, two.Digest)
+	}
+}
+
 func TestTarKeepsKindsAndModes(t *testing.T) {
 	fs := rootFS{}
 	fs.addFile("dir/file", []byte("text"), 0o755)
