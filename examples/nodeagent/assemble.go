@@ -134,7 +134,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Probes: health, States: pods.Over(lifecycle), Roster: &roster,
 		Admit: append(guard.admit(),
 			admit.Sysctls{Unsafe: o.kubelet.AllowedUnsafeSysctls},
-			admit.Platform{Node: m.nodeObject},
+			admit.Platform{Node: m.nodeObject, Info: engine.Info},
 			admit.Fit{Node: m.nodeObject, Own: newOwnNode(&b, o, figures, log.With("component", "admit")).object, Kept: roster.Kept, Fresh: m.freshNode()},
 			admit.AppArmor{Enabled: admit.AppArmorEnabled()},
 			admit.Features{Declared: features()},

@@ -191,12 +191,22 @@ func TestPlatform(t *testing.T) {
 		policy := v1.SupplementalGroupsPolicyStrict
 		p.Spec.SecurityContext = &v1.PodSecurityContext{SupplementalGroupsPolicy: &policy}
 	}
+	merged := func(p *v1.Pod) {
+		policy := v1.SupplementalGroupsPolicyMerge
+		p.Spec.SecurityContext = &v1.PodSecurityContext{SupplementalGroupsPolicy: &policy}
+	}
 	can := func(yes bool) func(*v1.Node) {
 		return func(n *v1.Node) { n.Status.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: &yes} }
+	}
+	answers := func(yes bool) func(context.Context) (runtime.Info, error) {
+		return func(context.Context) (runtime.Info, error) {
+			return runtime.Info{Ready: runtime.Condition{OK: true}, GroupsPolicy: yes}, nil
+		}
 	}
 	for name, c := range map[string]struct {
 		pod        *v1.Pod
 		node       func() *v1.Node
+		info       func(context.Context) (runtime.Info, error)
 		want, says string
 	}{
 		"no system named":            {pod: podOf()},
@@ -208,13 +218,27 @@ func TestPlatform(t *testing.T) {
 		"strict groups, node can":    {pod: podOf(strict), node: nodeOf(can(true))},
 		"strict groups, node cannot": {pod: podOf(strict), node: nodeOf(can(false)), want: "SupplementalGroupsPolicyNotSupported", says: "SupplementalGroupsPolicy=Strict is not supported in this node"},
 		"strict groups, node silent": {pod: podOf(strict), node: nodeOf(), want: "SupplementalGroupsPolicyNotSupported"},
+
+		"strict groups, the runtime can":                    {pod: podOf(strict), info: answers(true)},
+		"strict groups, the runtime does not say so":        {pod: podOf(strict), info: answers(false), want: "SupplementalGroupsPolicyNotSupported", says: "SupplementalGroupsPolicy=Strict is not supported in this node"},
+		"strict groups, the runtime can and the node knows": {pod: podOf(strict), node: nodeOf(can(false)), info: answers(true), want: "SupplementalGroupsPolicyNotSupported"},
+		"other groups, the runtime cannot":                  {pod: podOf(merged), info: answers(false)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, says := reason(t, Platform{OS: "linux", Node: c.node}.Admit(t.Context(), c.pod, nil))
+			got, says := reason(t, Platform{OS: "linux", Node: c.node, Info: c.info}.Admit(t.Context(), c.pod, nil))
 			if got != c.want || c.says != "" && says != c.says {
 				t.Errorf("%q %q, want %q %q", got, says, c.want, c.says)
 			}
 		})
+	}
+	for name, info := range map[string]func(context.Context) (runtime.Info, error){
+		"away":      func(context.Context) (runtime.Info, error) { return runtime.Info{}, runtime.ErrUnavailable },
+		"not ready": func(context.Context) (runtime.Info, error) { return runtime.Info{}, nil },
+	} {
+		err := Platform{OS: "linux", Info: info}.Admit(t.Context(), podOf(strict), nil)
+		if _, refused := errors.AsType[*runtime.Rejection](err); refused || err == nil {
+			t.Errorf("a runtime that is %s cannot be judged: %v", name, err)
+		}
 	}
 }
 

@@ -8,5 +8,5 @@
 // The values keep no state, do no I/O and may be asked from several goroutines. A node that is not known yet (Node nil,
 // or giving nil) lets pass all that depends on it: an agent without an API server still refuses wrong systems, forbidden
 // sysctls and host ports that are taken. With Fit.Own it also refuses what its machine has no room for, but nothing that was let in
-// before. [Fit] names the pods that are to make room for a critical one (Rejection.Instead); who asks ends them.
+// before, and with Platform.Info what its container runtime cannot do. [Fit] names the pods that are to make room for a critical one (Rejection.Instead); who asks ends them.
 package admit

@@ -65,7 +65,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	cfg.LogRoot = cmp.Or(cfg.LogRoot, filepath.Join(cfg.Root, "logs"))
 	if cfg.Admit == nil {
-		cfg.Admit = []syncloop.Admitter{admit.Sysctls{}, admit.Platform{}, admit.Fit{}, admit.Claims{}}
+		cfg.Admit = []syncloop.Admitter{admit.Sysctls{}, admit.Platform{Info: cfg.Engine.Info}, admit.Fit{}, admit.Claims{}}
 	}
 	a, err := join(cfg)
 	if err != nil {

@@ -142,6 +142,32 @@ func TestPodsThatClaimDevicesAreRefused(t *testing.T) {
 	})
 }
 
+func TestPodsThatAskForMoreThanTheEngineCanDoAreRefused(t *testing.T) {
+	for _, can := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			engine, sink, web, want := newEngine(), newTold(), pod("web"), "Failed finished"
+			if can {
+				info, err := engine.Info(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				info.GroupsPolicy, want = true, "Running"
+				engine.SetInfo(info)
+			}
+			web.Spec.SecurityContext = &v1.PodSecurityContext{SupplementalGroupsPolicy: new(v1.SupplementalGroupsPolicyStrict)}
+			a, stop := start(t, Config{Sources: map[string]syncloop.PodSource{"test": wanted{web}}, Sink: sink, Root: t.TempDir(), Engine: engine})
+			defer stop()
+			time.Sleep(time.Minute)
+			if got := sink.of("web"); got != want {
+				t.Errorf("the pod is %q, want %q", got, want)
+			}
+			if s := a.Roster().Pods()[0].Status; (s.Reason == "SupplementalGroupsPolicyNotSupported") == can {
+				t.Errorf("status %+v", s)
+			}
+		})
+	}
+}
+
 // An agent that ends leaves its pods; the next one adopts them, while its source says nothing yet.
 func TestPodsGoOnWithoutTheirSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
