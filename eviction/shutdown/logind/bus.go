@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,17 +21,67 @@ const (
 )
 
 // systemd is the system bus.
-type systemd struct{ conn *dbus.Conn }
+type systemd struct {
+	conn *dbus.Conn
+	came *descriptors
+}
 
 func system(ctx context.Context) (bus, error) {
-	conn, err := dbus.ConnectSystemBus(dbus.WithContext(ctx))
+	came := new(descriptors)
+	conn, err := dbus.ConnectSystemBus(dbus.WithContext(ctx), dbus.WithIncomingInterceptor(came.in))
 	if err != nil {
 		return nil, err
 	}
-	return systemd{conn}, nil
+	return systemd{conn, came}, nil
 }
 
-func (s systemd) Close() error { return s.conn.Close() }
+func (s systemd) Close() error {
+	err := s.conn.Close()
+	s.came.close()
+	return err
+}
+
+// descriptors are those of files that have come over a connection and that nobody has taken: the answer to a call that was given
+// up brings one, too, and a lock would be held by it as long as this program runs.
+type descriptors struct {
+	mu     sync.Mutex // guards the rest
+	left   []dbus.UnixFD
+	closed bool
+}
+
+// in is shown each message that comes.
+func (d *descriptors) in(m *dbus.Message) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, v := range m.Body {
+		fd, ok := v.(dbus.UnixFD)
+		switch {
+		case ok && d.closed:
+			shut(fd)
+		case ok:
+			d.left = append(d.left, fd)
+		}
+	}
+}
+
+func shut(fd dbus.UnixFD) { _ = os.NewFile(uintptr(fd), "not wanted").Close() } // it is gone either way
+
+// take leaves a descriptor to the caller.
+func (d *descriptors) take(fd dbus.UnixFD) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.left = slices.DeleteFunc(d.left, func(l dbus.UnixFD) bool { return l == fd })
+}
+
+// close closes those that are left, and those that still come.
+func (d *descriptors) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, fd := range d.left {
+		shut(fd)
+	}
+	d.left, d.closed = nil, true
+}
 
 func (s systemd) delay(ctx context.Context) (time.Duration, error) {
 	var usec dbus.Variant
@@ -55,6 +107,7 @@ func (s systemd) inhibit(ctx context.Context) (io.Closer, error) {
 	if err := call.Store(&fd); err != nil {
 		return nil, err
 	}
+	s.came.take(fd)
 	return os.NewFile(uintptr(fd), "inhibitor"), nil
 }
 

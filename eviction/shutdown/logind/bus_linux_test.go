@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,7 +18,10 @@ import (
 )
 
 // login1 is a logind on a bus of its own.
-type login1 struct{ held chan *os.File }
+type login1 struct {
+	held chan *os.File
+	slow chan struct{} // answers come once this is closed; nil: at once
+}
 
 // Inhibit gives out a lock and keeps its other end.
 func (l *login1) Inhibit(what, who, _, mode string) (dbus.UnixFD, *dbus.Error) {
@@ -29,6 +33,9 @@ func (l *login1) Inhibit(what, who, _, mode string) (dbus.UnixFD, *dbus.Error) {
 		return 0, dbus.MakeFailedError(err)
 	}
 	l.held <- ours
+	if l.slow != nil {
+		<-l.slow
+	}
 	fd := dbus.UnixFD(theirs.Fd())
 	time.AfterFunc(time.Second, func() { _ = theirs.Close() }) // once it is sent
 	return fd, nil
@@ -70,9 +77,10 @@ func privateBus(t *testing.T) *dbus.Conn {
 	return conn
 }
 
-func TestOverARealBus(t *testing.T) {
+// serve puts a logind on a private bus.
+func (l *login1) serve(t *testing.T) *dbus.Conn {
+	t.Helper()
 	conn := privateBus(t)
-	l := &login1{held: make(chan *os.File, 2)}
 	_, err := prop.Export(conn, path, prop.Map{manager: {"InhibitDelayMaxUSec": {Value: uint64(30_000_000)}}})
 	if err := errors.Join(err, conn.Export(l, path, manager)); err != nil {
 		t.Fatal(err)
@@ -80,6 +88,75 @@ func TestOverARealBus(t *testing.T) {
 	if _, err := conn.RequestName(login, dbus.NameFlagDoNotQueue); err != nil {
 		t.Fatal(err)
 	}
+	return conn
+}
+
+// A lock whose taker has given up meanwhile would hold shutdowns up as long as the program runs.
+func TestALockThatComesTooLateIsLetGo(t *testing.T) {
+	l := &login1{held: make(chan *os.File, 1), slow: make(chan struct{})}
+	l.serve(t)
+	b, err := system(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := b.(systemd)
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.inhibit(ctx)
+		done <- err
+	}()
+	lock := <-l.held
+	defer lock.Close()
+	giveUp()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	close(l.slow)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		s.came.mu.Lock()
+		n := len(s.came.left)
+		s.came.mu.Unlock()
+		if n > 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the answer has not come within a minute")
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := lock.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("it is still held: %v", err)
+	}
+}
+
+func TestDescriptorsThatComeAfterTheEndAreClosed(t *testing.T) {
+	ours, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	fd, err := syscall.Dup(int(theirs.Fd()))
+	if err := errors.Join(err, theirs.Close()); err != nil {
+		t.Fatal(err)
+	}
+	var d descriptors
+	d.close()
+	d.in(&dbus.Message{Body: []any{"something else", dbus.UnixFD(fd)}})
+	if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+}
+
+func TestOverARealBus(t *testing.T) {
+	l := &login1{held: make(chan *os.File, 2)}
+	conn := l.serve(t)
 	ctx, stop := context.WithCancel(t.Context())
 	done, told, ready := make(chan error, 1), make(chan bool), make(chan struct{})
 	go func() {
