@@ -44,6 +44,7 @@ type Pod struct {
 	Containers []Container        // newest first
 	Waiting    map[string]Waiting // why containers do not run, by container name
 	Applied    map[string]Sizes   // what running containers were given, by container name; one that is not in it: not known
+	Level      *Sizes             // what the pod as a whole was given, where its spec says that; nil: it does not, or not known
 	At         time.Time          // just before the look was taken, with monotonic reading
 }
 

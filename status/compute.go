@@ -61,7 +61,7 @@ func Compute(in Input) v1.PodStatus {
 	setPhase(&s, in, old)
 	s.Conditions = conditions(&in, old, &s, l.restarting)
 	setAddresses(&s, in, old)
-	setResources(&s, in.Pod)
+	setResources(&s, in.Pod, in.Seen.Level)
 	trim(in.Pod, &s)
 	return s
 }

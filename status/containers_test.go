@@ -291,6 +291,37 @@ func TestTerminationMessagesShareTwelveKiB(t *testing.T) {
 	}
 }
 
+// A pod that is sized as a whole has what it had until it was given more or less.
+func TestPodResources(t *testing.T) {
+	sizes := func(cpu, memory string) v1.ResourceList {
+		return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
+	}
+	p := pod(always, "app")
+	p.Spec.Resources = &v1.ResourceRequirements{Requests: sizes("1", "1Gi"), Limits: sizes("2", "2Gi")}
+	p.Spec.Overhead = sizes("250m", "64Mi")
+	had := runtime.Sizes{CPURequest: 500, CPULimit: 2000, MemoryRequest: 1 << 30, MemoryLimit: 3 << 30}
+	for _, tt := range []struct {
+		rule             string
+		phase            v1.PodPhase
+		applied          *runtime.Sizes
+		requests, limits v1.ResourceList
+	}{
+		{"nothing is known", v1.PodRunning, nil, sizes("1250m", "1088Mi"), sizes("2250m", "2112Mi")},
+		{"a resize is under way", v1.PodRunning, &had, sizes("750m", "1088Mi"), sizes("2250m", "3136Mi")},
+		{"what does not run has what it will get", v1.PodPending, &had, sizes("1250m", "1088Mi"), sizes("2250m", "2112Mi")},
+	} {
+		s := v1.PodStatus{Phase: tt.phase}
+		setResources(&s, p, tt.applied)
+		want := v1.ResourceRequirements{Requests: tt.requests, Limits: tt.limits}
+		if diff := cmp.Diff(want, *s.Resources); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", tt.rule, diff)
+		}
+		if diff := cmp.Diff(sizes("1250m", "1088Mi"), s.AllocatedResources); diff != "" {
+			t.Errorf("%s, promised (-want +got)\n%s", tt.rule, diff)
+		}
+	}
+}
+
 func TestContainerResources(t *testing.T) {
 	list := func(cpu, memory string) v1.ResourceList {
 		return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}

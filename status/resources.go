@@ -16,18 +16,24 @@ func Requests(pod *v1.Pod) v1.ResourceList { return podspec.Requests(pod) }
 // Resizing says that a container runs with other sizes than the pod's spec has.
 func Resizing(pod *v1.Pod, seen runtime.Pod) bool { return plan.Resizing(pod, seen) }
 
-// setResources tells what the pod as a whole was given.
-func setResources(s *v1.PodStatus, pod *v1.Pod) {
-	requests, limits := Requests(pod), podspec.Limits(pod)
-	if len(requests) > 0 {
+// setResources tells what the pod as a whole was promised, and what it has: while it gets other sizes, those it had.
+func setResources(s *v1.PodStatus, pod *v1.Pod, applied *runtime.Sizes) {
+	if requests := Requests(pod); len(requests) > 0 {
 		s.AllocatedResources = requests
 	}
-	if pod.Spec.Resources != nil || len(requests)+len(limits) > 0 {
+	s.Resources = pod.Spec.Resources.DeepCopy()
+	if s.Resources != nil && applied != nil && s.Phase == v1.PodRunning {
+		asApplied(s.Resources, applied)
+		had := *pod
+		had.Spec.Resources = s.Resources.DeepCopy()
+		pod = &had
+	}
+	requests, limits := Requests(pod), podspec.Limits(pod)
+	if s.Resources == nil && len(requests)+len(limits) > 0 {
 		s.Resources = new(v1.ResourceRequirements)
-		if pod.Spec.Resources != nil {
-			s.Resources = pod.Spec.Resources.DeepCopy()
-		}
-		s.Resources.Requests, s.Resources.Limits = requests.DeepCopy(), limits
+	}
+	if s.Resources != nil {
+		s.Resources.Requests, s.Resources.Limits = requests, limits
 	}
 }
 

@@ -22,12 +22,28 @@ func SizesOf(pod *v1.Pod, c *v1.Container) runtime.Sizes {
 	return s
 }
 
-// Resizing says that a container runs with other sizes than the spec has. What does not run gets them when it starts.
+// LevelOf are the sizes that the spec of a pod has for the pod as a whole, nil when it has none.
+func LevelOf(pod *v1.Pod) *runtime.Sizes {
+	if pod.Spec.Resources == nil {
+		return nil
+	}
+	s := SizesOf(&v1.Pod{}, &v1.Container{Resources: *pod.Spec.Resources})
+	return &s
+}
+
+// Resizing says that a container, or the pod as a whole, runs with other sizes than the spec has. What does not run gets
+// them when it starts.
 func Resizing(pod *v1.Pod, seen runtime.Pod) bool {
-	return slices.ContainsFunc(specContainers(pod), func(c *v1.Container) bool {
+	return ResizingLevel(pod, seen) || slices.ContainsFunc(specContainers(pod), func(c *v1.Container) bool {
 		newest := seen.Newest(c.Name)
 		return newest != nil && newest.State == runtime.Running && len(changes(pod, c, seen)) > 0
 	})
+}
+
+// ResizingLevel says that of a pod as a whole.
+func ResizingLevel(pod *v1.Pod, seen runtime.Pod) bool {
+	wants := LevelOf(pod)
+	return wants != nil && seen.Level != nil && *wants != *seen.Level && seen.Running()
 }
 
 // change is a resource of which a container has another amount than its spec says.

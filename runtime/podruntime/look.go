@@ -114,7 +114,8 @@ func (r *Runtime) Pod(ctx context.Context, uid types.UID) (runtime.Pod, error) {
 	} else if len(p.Containers) > 0 {
 		p.PodRef = p.Containers[0].Pod
 	}
-	p.Waiting, p.Applied = r.memory.waiting(uid), r.given(uid)
+	p.Waiting = r.memory.waiting(uid)
+	p.Applied, p.Level = r.given(uid)
 	return p, nil
 }
 
@@ -258,7 +259,8 @@ type over struct {
 
 func (o over) Pod(ctx context.Context, uid types.UID, after time.Time) (runtime.Pod, error) {
 	p, err := o.s.Pod(ctx, uid, after)
-	p.Waiting, p.Applied = o.r.memory.waiting(uid), o.r.given(uid)
+	p.Waiting = o.r.memory.waiting(uid)
+	p.Applied, p.Level = o.r.given(uid)
 	return p, err
 }
 

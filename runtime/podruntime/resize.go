@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/kubeletkit/kubeletkit/internal/podsizes"
 	"github.com/kubeletkit/kubeletkit/observe"
@@ -31,18 +32,18 @@ func newApplied(root string, o observe.To) *podsizes.Store {
 	})
 }
 
-// given are the sizes that the containers of a pod were given, nil when that is not known.
-func (r *Runtime) given(uid types.UID) map[string]runtime.Sizes {
+// given are the sizes that the containers of a pod, and the pod as a whole, were given; nil when that is not known.
+func (r *Runtime) given(uid types.UID) (map[string]runtime.Sizes, *runtime.Sizes) {
 	p, known := r.applied.Get(uid)
 	if !known {
-		return nil
+		return nil, nil
 	}
 	out := make(map[string]runtime.Sizes, len(p.Containers))
 	level := &v1.Pod{Spec: v1.PodSpec{Resources: p.Level}}
 	for name, resources := range p.Containers {
 		out[name] = plan.SizesOf(level, &v1.Container{Resources: resources})
 	}
-	return out
+	return out, plan.LevelOf(level)
 }
 
 // note remembers what one container of a pod has, or is about to be started with.
@@ -83,7 +84,7 @@ const resizes = "\x00resize"
 func (s *step) grow(ctx context.Context, p plan.Plan) error {
 	updates := slices.DeleteFunc(slices.Clone(p.Actions), func(a plan.Action) bool { return a.Verb != plan.UpdateContainer })
 	s.sizes = podsizes.Of(s.pod)
-	if s.began = len(updates) > 0; s.began {
+	if s.began = len(updates) > 0 || plan.ResizingLevel(s.pod, s.in.Seen); s.began {
 		if until := s.memory.gate(s.pod.UID, resizes, func() uint64 { return fingerprint(s.sizes) }, s.now); !until.IsZero() {
 			s.retry(until)
 			s.stuck = true
@@ -230,17 +231,19 @@ func (s *step) updateSandbox(ctx context.Context) error {
 	return nil
 }
 
-// fits refuses a memory limit below what a container uses: the kernel would have to kill it.
+// fits refuses a memory limit below what a container, or the pod as a whole, uses: the kernel would have to kill it.
 func (s *step) fits(ctx context.Context, updates []plan.Action) error {
 	limits := map[string]int64{} // by container ID
 	for _, a := range updates {
 		spec, _ := plan.Find(s.pod, a.Container)
-		had, limit := s.in.Seen.Applied[a.Container].MemoryLimit, plan.SizesOf(s.pod, spec).MemoryLimit
-		if a.Resource == v1.ResourceMemory && limit > 0 && (had == 0 || limit < had) {
+		if limit := plan.SizesOf(s.pod, spec).MemoryLimit; a.Resource == v1.ResourceMemory && lower(limit, s.in.Seen.Applied[a.Container].MemoryLimit) {
 			limits[a.ID] = limit
 		}
 	}
-	if len(limits) == 0 || s.cfg.Stats == nil {
+	has, _ := s.applied.Get(s.pod.UID)
+	ofPod := s.sizing().sandbox(s.pod).Memory
+	podLower := lower(ofPod, s.sizing().sandbox(has.Over(s.pod)).Memory)
+	if len(limits) == 0 && !podLower || s.cfg.Stats == nil {
 		return nil
 	}
 	usage, err := s.cfg.Stats.ContainerStats(ctx, runtime.Filter{Pod: s.pod.UID})
@@ -250,17 +253,29 @@ func (s *step) fits(ctx context.Context, updates []plan.Action) error {
 	case err != nil:
 		return fmt.Errorf("unable to read memory usage: %w", err)
 	}
-	var errs []error
-	for _, a := range updates {
-		limit, lower := limits[a.ID]
-		for _, u := range usage {
-			if lower && a.Resource == v1.ResourceMemory && u.Container == a.ID && u.WorkingSet >= limit {
-				errs = append(errs, fmt.Errorf("attempting to set container %q memory limit (%d) below current usage (%d)", a.Container, limit, u.WorkingSet))
-			}
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("cannot decrease memory limits: %w", err)
+	if errs := tooSmall(s.in.Seen, usage, limits, ofPod, podLower); len(errs) > 0 {
+		return fmt.Errorf("cannot decrease memory limits: %w", utilerrors.NewAggregate(errs))
 	}
 	return nil
+}
+
+// lower says that a limit is below an older one. 0: none.
+func lower(limit, had int64) bool { return limit > 0 && (had == 0 || limit < had) }
+
+// tooSmall holds limits, by container ID and of the pod if that is to be lowered, against what is used.
+func tooSmall(seen runtime.Pod, usage []runtime.Usage, limits map[string]int64, ofPod int64, podLower bool) (errs []error) {
+	uses, all := map[string]int64{}, int64(0)
+	for _, u := range usage {
+		uses[u.Container] = max(u.Memory, u.WorkingSet) // an engine may tell only one of them
+		all += uses[u.Container]
+	}
+	if podLower && all >= ofPod {
+		errs = append(errs, fmt.Errorf("attempting to set pod memory limit (%d) below current usage (%d)", ofPod, all))
+	}
+	for _, c := range seen.Containers {
+		if limit, lower := limits[c.ID]; lower && uses[c.ID] >= limit {
+			errs = append(errs, fmt.Errorf("attempting to set container %q memory limit (%d) below current usage (%d)", c.Name, limit, uses[c.ID]))
+		}
+	}
+	return errs
 }

@@ -190,7 +190,7 @@ func TestMemoryLimitBelowUse(t *testing.T) {
 		want           string
 	}{
 		{rule: "a limit above use", from: "memory<20Mi", to: "memory<10Mi", use: 9 << 20},
-		{rule: "a limit below use", from: "memory<20Mi", to: "memory<10Mi", use: 11 << 20, want: `cannot decrease memory limits: attempting to set container "a" memory limit (10485760) below current usage (11534336)`},
+		{rule: "a limit below use", from: "memory<20Mi", to: "memory<10Mi", use: 11 << 20, want: `cannot decrease memory limits: [attempting to set pod memory limit (10485760) below current usage (11534336), attempting to set container "a" memory limit (10485760) below current usage (11534336)]`},
 		{rule: "a first limit below use", from: "memory=1Mi", to: "memory=1Mi memory<10Mi", use: 10 << 20, want: "below current usage"},
 		{rule: "a limit that grows", from: "memory<5Mi", to: "memory<10Mi", use: 11 << 20},
 		{rule: "CPU alone", from: "memory<5Mi cpu=1", to: "memory<5Mi cpu=2", use: 11 << 20},
@@ -239,5 +239,35 @@ func TestResizeOfThePodAsAWhole(t *testing.T) {
 	p.Spec.Resources.Limits[v1.ResourceMemory] = resource.MustParse("20Mi")
 	if seen, _ := n.sync(p); plan.Resizing(p, seen) || seen.Containers[0].Resources.Memory != 20<<20 {
 		t.Errorf("%+v", seen.Containers[0].Resources)
+	}
+}
+
+// A limit of the pod as a whole below what it uses is refused; meanwhile it has what it had.
+func TestPodLimitBelowUse(t *testing.T) {
+	n := newNode(t, func(c *Config) { c.Stats = used{c.Engine.(*runtimetest.Engine), 5 << 20, nil} })
+	limited := func(memory string) *v1.Pod {
+		p := sized(pod("sleep 9999"), 0, "memory<1Mi")
+		p.Spec.Resources = &v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory)}}
+		return p
+	}
+	p := limited("10Mi")
+	n.sync(p)
+	for memory, want := range map[string]string{
+		"4Mi": "cannot decrease memory limits: attempting to set pod memory limit (4194304) below current usage (5242880)",
+		"6Mi": "", "12Mi": "",
+	} {
+		wish := limited(memory)
+		wish.UID = p.UID
+		result, err := n.Sync(t.Context(), wish, runtime.SyncInput{Seen: n.look(wish)})
+		got := ""
+		if result.Resize != nil {
+			got = result.Resize.Error()
+		}
+		if err != nil || got != want {
+			t.Errorf("%s: %q, %v, want %q", memory, got, err, want)
+		}
+		if seen := n.look(wish); plan.Resizing(wish, seen) != (want != "") {
+			t.Errorf("%s: resizing %v, the pod has %+v", memory, plan.Resizing(wish, seen), seen.Level)
+		}
 	}
 }
