@@ -14,8 +14,10 @@ func checkReferences(spec *v1.PodSpec, r *report) {
 	if spec.ServiceAccountName != "" {
 		refuse(at.Child("serviceAccountName"), "a ServiceAccount")
 	}
-	for i := range spec.ImagePullSecrets {
-		refuse(at.Child("imagePullSecrets").Index(i), "a Secret")
+	for i, s := range spec.ImagePullSecrets {
+		if s.Name != "" {
+			refuse(at.Child("imagePullSecrets").Index(i), "a Secret")
+		}
 	}
 	for i := range spec.ResourceClaims {
 		refuse(at.Child("resourceClaims").Index(i), "a ResourceClaim")

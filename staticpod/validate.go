@@ -71,6 +71,7 @@ func (v *validator) metadata() {
 	if _, ok := m.Annotations[podspec.MirrorAnnotation]; ok {
 		v.add(at.Key(podspec.MirrorAnnotation), "marks the copy of a static pod in an API server; remove it, a file holds the pod itself")
 	}
+	v.appArmorAnnotations(at)
 }
 
 // short keeps a long key of the manifest out of field paths.
@@ -252,7 +253,7 @@ func (v *validator) network() {
 	}
 	for i, a := range s.HostAliases {
 		at := at.Child("hostAliases").Index(i)
-		v.ip(at.Child("ip"), a.IP)
+		v.plainIP(at.Child("ip"), a.IP)
 		for j, name := range a.Hostnames {
 			v.subdomain(at.Child("hostnames").Index(j), name)
 		}
@@ -271,7 +272,7 @@ func (v *validator) dns(c *v1.PodDNSConfig, at *field.Path) {
 		v.add(at.Child("nameservers"), "are too many: %d, at most %d", len(c.Nameservers), maxNameservers)
 	}
 	for i, ns := range c.Nameservers {
-		v.ip(at.Child("nameservers").Index(i), ns)
+		v.plainIP(at.Child("nameservers").Index(i), ns)
 	}
 	if len(c.Searches) > maxSearches || len(strings.Join(c.Searches, " ")) > maxSearchLength {
 		v.add(at.Child("searches"), "are too many; at most %d domains and %d characters", maxSearches, maxSearchLength)
@@ -291,5 +292,13 @@ func (v *validator) dns(c *v1.PodDNSConfig, at *field.Path) {
 func (v *validator) ip(at *field.Path, text string) {
 	if a, err := netip.ParseAddr(text); err != nil || a.Zone() != "" {
 		v.add(at, "%s is not an IP address", quote(text))
+	}
+}
+
+// plainIP checks an address that a pod's processes read: not all of them know one of version 4 in the clothes of version 6.
+func (v *validator) plainIP(at *field.Path, text string) {
+	v.ip(at, text)
+	if a, err := netip.ParseAddr(text); err == nil && a.Is4In6() {
+		v.add(at, "%s is an IPv4 address written as IPv6; use %s", quote(text), a.Unmap())
 	}
 }

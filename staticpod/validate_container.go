@@ -1,6 +1,7 @@
 package staticpod
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -70,6 +71,9 @@ func (v *validator) container(c *v1.Container, at *field.Path) {
 		v.add(at.Child("volumeDevices").Index(i), "needs a volume from a claim, which a pod from a file cannot have; mount the device by hostPath")
 	}
 	v.resources(&c.Resources, at.Child("resources"), v.containerResource)
+	for i, claim := range c.Resources.Claims {
+		v.add(at.Child("resources", "claims").Index(i), "%s is claimed through the API server, which a pod from a file cannot; remove it", quote(claim.Name))
+	}
 	v.resizePolicy(c, at.Child("resizePolicy"))
 	v.security(c.SecurityContext, at.Child("securityContext"))
 }
@@ -87,7 +91,17 @@ func (v *validator) running(c *v1.Container, at *field.Path, regular bool) {
 		refuse("livenessProbe", c.LivenessProbe != nil)
 		refuse("readinessProbe", c.ReadinessProbe != nil)
 		refuse("startupProbe", c.StartupProbe != nil)
+		for i, p := range c.ResizePolicy {
+			refuse(fmt.Sprintf("resizePolicy[%d].restartPolicy", i), p.RestartPolicy == v1.RestartContainer)
+		}
 		return
+	}
+	if v.spec.HostNetwork && regular {
+		for i, p := range c.Ports {
+			if p.HostPort != 0 && p.HostPort != p.ContainerPort {
+				v.add(at.Child("ports").Index(i).Child("hostPort"), "must be equal to containerPort with hostNetwork")
+			}
+		}
 	}
 	v.probe(c.LivenessProbe, at.Child("livenessProbe"), true)
 	v.probe(c.StartupProbe, at.Child("startupProbe"), true)
@@ -136,9 +150,6 @@ func (v *validator) ports(ports []v1.ContainerPort, at *field.Path) {
 		v.portNumber(at.Child("containerPort"), p.ContainerPort)
 		if p.HostPort != 0 {
 			v.portNumber(at.Child("hostPort"), p.HostPort)
-			if v.spec.HostNetwork && p.HostPort != p.ContainerPort {
-				v.add(at.Child("hostPort"), "must be equal to containerPort with hostNetwork")
-			}
 		}
 		if p.HostIP != "" {
 			v.ip(at.Child("hostIP"), p.HostIP)

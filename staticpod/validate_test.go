@@ -66,6 +66,31 @@ func checkRules(t *testing.T, rules []rule) {
 	}
 }
 
+const appArmor = v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix
+
+// What kubelet v1.37.2 takes, however odd, is taken here.
+func TestOddButGood(t *testing.T) {
+	for name, edit := range map[string]func(p *v1.Pod){
+		"a pull secret without a name":                    func(p *v1.Pod) { p.Spec.ImagePullSecrets = make([]v1.LocalObjectReference, 1) },
+		"an AppArmor annotation like the field":           func(p *v1.Pod) { p.Annotations[appArmor+"c"] = "unconfined" },
+		"an AppArmor annotation of the kind of the pod's": func(p *v1.Pod) { p.Annotations[appArmor+"side"] = "localhost/another" },
+		"an init container's host port on the host's network": func(p *v1.Pod) {
+			p.Spec.HostNetwork, p.Spec.Containers[0].Ports = true, nil
+			p.Spec.InitContainers[1].Ports[0].HostPort = 8
+		},
+		"a host address of version 4 as of version 6": func(p *v1.Pod) { p.Spec.Containers[0].Ports[0].HostIP = "::ffff:1.2.3.4" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := everything(t)
+			edit(p)
+			r := &report{}
+			if validate(p, r); r.err() != nil {
+				t.Error(r.err())
+			}
+		})
+	}
+}
+
 func TestRulesOfThePod(t *testing.T) {
 	checkRules(t, []rule{
 		{"name in capitals", "metadata.name", func(p *v1.Pod) { p.Name = "Web" }},
@@ -77,6 +102,10 @@ func TestRulesOfThePod(t *testing.T) {
 		{"label key", "metadata.labels", func(p *v1.Pod) { p.Labels["a b"] = "c" }},
 		{"label value", "metadata.labels[a]", func(p *v1.Pod) { p.Labels["a"] = "b c" }},
 		{"annotation key", "metadata.annotations", func(p *v1.Pod) { p.Annotations["/"] = "" }},
+		{"AppArmor annotation of no container", "metadata.annotations", func(p *v1.Pod) { p.Annotations[appArmor+"nobody"] = "unconfined" }},
+		{"AppArmor annotation of no profile", "metadata.annotations", func(p *v1.Pod) { p.Annotations[appArmor+"c"] = "default" }},
+		{"AppArmor annotation beside another field", "metadata.annotations", func(p *v1.Pod) { p.Annotations[appArmor+"c"] = "runtime/default" }},
+		{"AppArmor annotation beside another field of the pod", "metadata.annotations", func(p *v1.Pod) { p.Annotations[appArmor+"side"] = "unconfined" }},
 		{"annotations too large", "metadata.annotations", func(p *v1.Pod) { p.Annotations["a"] = strings.Repeat("x", 300<<10) }},
 		{"copy of a static pod", "metadata.annotations[kubernetes.io/config.mirror]", func(p *v1.Pod) { p.Annotations["kubernetes.io/config.mirror"] = "x" }},
 		{"restart policy", "spec.restartPolicy", func(p *v1.Pod) { p.Spec.RestartPolicy = "Sometimes" }},
@@ -119,6 +148,8 @@ func TestRulesOfTheNetwork(t *testing.T) {
 		}},
 		{"hostname override too long", "spec.hostnameOverride", func(p *v1.Pod) { n := strings.Repeat("a.", 40) + "a"; p.Spec.HostnameOverride = &n }},
 		{"host alias without address", "spec.hostAliases[0].ip", func(p *v1.Pod) { p.Spec.HostAliases[0].IP = "host" }},
+		{"host alias of an IPv4 address as IPv6", "spec.hostAliases[0].ip", func(p *v1.Pod) { p.Spec.HostAliases[0].IP = "::ffff:1.2.3.4" }},
+		{"name server of an IPv4 address as IPv6", "spec.dnsConfig.nameservers[0]", func(p *v1.Pod) { p.Spec.DNSConfig.Nameservers[0] = "::ffff:1.2.3.4" }},
 		{"host alias of no name", "spec.hostAliases[0].hostnames[1]", func(p *v1.Pod) { p.Spec.HostAliases[0].Hostnames[1] = "_" }},
 		{"DNS policy", "spec.dnsPolicy", func(p *v1.Pod) { p.Spec.DNSPolicy = "x" }},
 		{"DNS None without servers", "spec.dnsConfig.nameservers", func(p *v1.Pod) { p.Spec.DNSConfig = nil }},
@@ -170,6 +201,8 @@ func TestRulesOfContainers(t *testing.T) {
 		{"resize policy", at + "resizePolicy[0].restartPolicy", c(func(c *v1.Container) { c.ResizePolicy[0].RestartPolicy = "x" })},
 		{"resize policy of storage", at + "resizePolicy[0].resourceName", c(func(c *v1.Container) { c.ResizePolicy[0].ResourceName = "ephemeral-storage" })},
 		{"resize policy twice", at + "resizePolicy[1].resourceName", c(func(c *v1.Container) { c.ResizePolicy[1].ResourceName = "cpu" })},
+		{"resize that restarts an init container", "spec.initContainers[1].resizePolicy[0].restartPolicy", once(func(c *v1.Container) { c.ResizePolicy[0].RestartPolicy = v1.RestartContainer })},
+		{"a claimed device", at + "resources.claims[0]", c(func(c *v1.Container) { c.Resources.Claims = []v1.ResourceClaim{{Name: "gpu"}} })},
 		{"resize that restarts what never restarts", at + "resizePolicy[1].restartPolicy", func(p *v1.Pod) { p.Spec.RestartPolicy = v1.RestartPolicyNever }},
 		{"container restart policy", at + "restartPolicy", c(func(c *v1.Container) { *c.RestartPolicy = "x" })},
 		{"rules without policy", at + "restartPolicyRules", c(func(c *v1.Container) { c.RestartPolicy = nil })},
