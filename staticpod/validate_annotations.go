@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -28,13 +29,13 @@ func (v *validator) appArmorAnnotations(at *field.Path) {
 		}
 		at, value := at.Key(short(key)), v.pod.Annotations[key]
 		profile, there := profiles[name]
-		kind, known := annotatedType(value)
+		named, known := annotatedProfile(value)
 		switch {
 		case !there:
 			v.add(at, "%s is no container of this pod; name one, or remove it", quote(name))
 		case !known:
 			v.add(at, "%s is no profile; use runtime/default, unconfined or localhost/name", quote(value))
-		case profile != nil && profile.Type != kind && !windows(v.spec):
+		case profile != nil && !equality.Semantic.DeepEqual(profile, named) && !windows(v.spec):
 			v.add(at, "%s is another profile than the field appArmorProfile has; remove the annotation", quote(value))
 		}
 	}
@@ -42,17 +43,18 @@ func (v *validator) appArmorAnnotations(at *field.Path) {
 
 func windows(s *v1.PodSpec) bool { return s.OS != nil && s.OS.Name == v1.Windows }
 
-// annotatedType is the type of profile that an annotation names; the empty one names none.
-func annotatedType(value string) (kind v1.AppArmorProfileType, known bool) {
+// annotatedProfile is the profile that an annotation names; the empty one names none.
+func annotatedProfile(value string) (profile *v1.AppArmorProfile, known bool) {
+	path, local := strings.CutPrefix(value, v1.DeprecatedAppArmorBetaProfileNamePrefix)
 	switch {
 	case value == "":
-		return "", true
+		return nil, true
 	case value == v1.DeprecatedAppArmorBetaProfileRuntimeDefault:
-		return v1.AppArmorProfileTypeRuntimeDefault, true
+		return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}, true
 	case value == v1.DeprecatedAppArmorBetaProfileNameUnconfined:
-		return v1.AppArmorProfileTypeUnconfined, true
-	case strings.HasPrefix(value, v1.DeprecatedAppArmorBetaProfileNamePrefix):
-		return v1.AppArmorProfileTypeLocalhost, true
+		return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeUnconfined}, true
+	case local:
+		return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: &path}, true
 	}
-	return "", false
+	return nil, false
 }

@@ -71,9 +71,9 @@ const appArmor = v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix
 // What kubelet v1.37.2 takes, however odd, is taken here.
 func TestOddButGood(t *testing.T) {
 	for name, edit := range map[string]func(p *v1.Pod){
-		"a pull secret without a name":                    func(p *v1.Pod) { p.Spec.ImagePullSecrets = make([]v1.LocalObjectReference, 1) },
-		"an AppArmor annotation like the field":           func(p *v1.Pod) { p.Annotations[appArmor+"c"] = "unconfined" },
-		"an AppArmor annotation of the kind of the pod's": func(p *v1.Pod) { p.Annotations[appArmor+"side"] = "localhost/another" },
+		"a pull secret without a name":          func(p *v1.Pod) { p.Spec.ImagePullSecrets = make([]v1.LocalObjectReference, 1) },
+		"an AppArmor annotation like the field": func(p *v1.Pod) { p.Annotations[appArmor+"c"] = "unconfined" },
+		"an AppArmor annotation like the pod's": func(p *v1.Pod) { p.Annotations[appArmor+"side"] = "localhost/abc" },
 		"an init container's host port on the host's network": func(p *v1.Pod) {
 			p.Spec.HostNetwork, p.Spec.Containers[0].Ports = true, nil
 			p.Spec.InitContainers[1].Ports[0].HostPort = 8
@@ -106,6 +106,7 @@ func TestRulesOfThePod(t *testing.T) {
 		{"AppArmor annotation of no profile", "metadata.annotations", func(p *v1.Pod) { p.Annotations[appArmor+"c"] = "default" }},
 		{"AppArmor annotation beside another field", "metadata.annotations", func(p *v1.Pod) { p.Annotations[appArmor+"c"] = "runtime/default" }},
 		{"AppArmor annotation beside another field of the pod", "metadata.annotations", func(p *v1.Pod) { p.Annotations[appArmor+"side"] = "unconfined" }},
+		{"AppArmor annotation of another file", "metadata.annotations", func(p *v1.Pod) { p.Annotations[appArmor+"side"] = "localhost/other" }},
 		{"annotations too large", "metadata.annotations", func(p *v1.Pod) { p.Annotations["a"] = strings.Repeat("x", 300<<10) }},
 		{"copy of a static pod", "metadata.annotations[kubernetes.io/config.mirror]", func(p *v1.Pod) { p.Annotations["kubernetes.io/config.mirror"] = "x" }},
 		{"restart policy", "spec.restartPolicy", func(p *v1.Pod) { p.Spec.RestartPolicy = "Sometimes" }},
