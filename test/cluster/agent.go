@@ -103,7 +103,8 @@ func (c *Cluster) kubeletConfig() object {
 	}
 }
 
-// agentReady is whether the node's server listens and its node is Ready.
+// agentReady is whether the node's server listens, and its node is Ready and takes pods: the controller manager lifts the taint
+// of one that was not ready a moment later.
 func (c *Cluster) agentReady(ctx context.Context) error {
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // only whether it listens
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(c.node.String(), "10250"))
@@ -111,12 +112,12 @@ func (c *Cluster) agentReady(ctx context.Context) error {
 		return err
 	}
 	conn.Close()
-	out, err := c.kubectl(ctx, "get", "node", nodeName, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+	out, err := c.kubectl(ctx, "get", "node", nodeName, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status} {.spec.taints[*].key}`)
 	if err != nil {
 		return err
 	}
-	if out != "True" {
-		return fmt.Errorf("node %s is not Ready: %q", nodeName, out)
+	if strings.TrimSpace(out) != "True" {
+		return fmt.Errorf("node %s is not Ready, or has taints: %q", nodeName, out)
 	}
 	return nil
 }

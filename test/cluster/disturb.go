@@ -83,7 +83,7 @@ func (c *Cluster) EndAgent(ctx context.Context, sig syscall.Signal) error {
 	return nil
 }
 
-// AgentReady is whether the node's server listens and its node is Ready.
+// AgentReady is whether the node's server listens, and its node is Ready and takes pods.
 func (c *Cluster) AgentReady(ctx context.Context) error { return c.agentReady(ctx) }
 
 // AgentLog is the file an agent writes its log to.
