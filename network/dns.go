@@ -138,10 +138,11 @@ func (r *Resolv) limit() (warnings []string) {
 	return warnings
 }
 
-// merge puts options over others of the same name.
+// merge puts options over others of the same name. One with an empty value is one without.
 func merge(old, over []string) []string {
 	out := slices.Clone(old)
 	for _, o := range over {
+		o = strings.TrimSuffix(o, ":")
 		name, _, _ := strings.Cut(o, ":")
 		i := slices.IndexFunc(out, func(have string) bool { n, _, _ := strings.Cut(have, ":"); return n == name })
 		if i < 0 {

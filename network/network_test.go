@@ -92,6 +92,9 @@ func TestDNS(t *testing.T) {
 		{"own settings come behind and win", cluster, pod(func(s *v1.PodSpec) {
 			s.DNSConfig = &v1.PodDNSConfig{Nameservers: []string{"9.9.9.9", "10.96.0.10"}, Searches: []string{"own"}, Options: []v1.PodDNSConfigOption{{Name: "ndots", Value: new("2")}, {Name: "edns0"}}}
 		}), Resolv{[]string{"10.96.0.10", "9.9.9.9"}, append(clusterSearches[:4:4], "own"), []string{"ndots:2", "edns0"}}, 0},
+		{"an option with an empty value is one without", cluster, pod(policy(v1.DNSDefault), func(s *v1.PodSpec) {
+			s.DNSConfig = &v1.PodDNSConfig{Options: []v1.PodDNSConfigOption{{Name: "ndots", Value: new("")}}}
+		}), Resolv{cluster.Host.Servers, cluster.Host.Searches, []string{"timeout:2", "ndots"}}, 0},
 		{"three servers at most", cluster, pod(policy(v1.DNSNone), func(s *v1.PodSpec) {
 			s.DNSConfig = &v1.PodDNSConfig{Nameservers: []string{"1.0.0.1", "1.0.0.2", "1.0.0.3", "1.0.0.4"}}
 		}), Resolv{Servers: []string{"1.0.0.1", "1.0.0.2", "1.0.0.3"}}, 1},
