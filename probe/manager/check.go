@@ -124,7 +124,7 @@ func (m *Manager) tell(ctx context.Context, p *prober, t Target, res probe.Resul
 	case errors.Is(err, podprobe.ErrUndecided):
 		return
 	case err != nil:
-		e.Message = fmt.Sprintf("%v probe errored: %v", p.kind, err)
+		e.Message = fmt.Sprintf("%v probe errored and resulted in unknown state: %v", p.kind, err)
 	case res == probe.Failure:
 		e.Message = fmt.Sprintf("%v probe failed: %s", p.kind, text)
 	case res == probe.Warning:

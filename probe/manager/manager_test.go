@@ -228,7 +228,7 @@ func TestErrorsAreTriedThreeTimesAndDropped(t *testing.T) {
 			return probe.Unknown, "", errors.New("no such port")
 		})
 		w.m.Track(p, running("a", 0), false)
-		w.after(time.Second, "0s live a", "0s live a", "0s live a", "0s Unhealthy spec.containers{c}: Liveness probe errored: no such port")
+		w.after(time.Second, "0s live a", "0s live a", "0s live a", "0s Unhealthy spec.containers{c}: Liveness probe errored and resulted in unknown state: no such port")
 		w.result("a", runtime.ProbeResult{Liveness: passing})
 		var n atomic.Int32
 		w.answers(func(context.Context, string, string) (probe.Result, string, error) {
@@ -245,7 +245,7 @@ func TestAPanicIsAnError(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.answers(func(context.Context, string, string) (probe.Result, string, error) { panic("boo") })
 		w.m.Track(pod(v1.Container{LivenessProbe: every("live", 10)}), running("a", 0), false)
-		w.after(time.Second, "0s live a", "0s live a", "0s live a", "0s Unhealthy spec.containers{c}: Liveness probe errored: panic in the check: boo")
+		w.after(time.Second, "0s live a", "0s live a", "0s live a", "0s Unhealthy spec.containers{c}: Liveness probe errored and resulted in unknown state: panic in the check: boo")
 		w.answers(always(probe.Success, ""))
 		w.after(10*time.Second, "10s live a")
 	})
@@ -277,7 +277,7 @@ func TestEachTryHasItsOwnTimeout(t *testing.T) {
 			return probe.Unknown, "", ctx.Err()
 		})
 		w.m.Track(pod(v1.Container{LivenessProbe: every("live", 60, timeout(2))}), running("a", 0), false)
-		w.after(10*time.Second, "0s live a", "2s live a", "4s live a", "6s Unhealthy spec.containers{c}: Liveness probe errored: context deadline exceeded")
+		w.after(10*time.Second, "0s live a", "2s live a", "4s live a", "6s Unhealthy spec.containers{c}: Liveness probe errored and resulted in unknown state: context deadline exceeded")
 	})
 }
 

@@ -148,11 +148,11 @@ func (r *Runtime) containerConfig(ctx context.Context, m *making) (*runtime.Cont
 	if err != nil {
 		return nil, err
 	}
-	sec, err := r.security(pod, spec, m.img, m.in.Volumes)
+	mounts, devices, err := r.mounts(ctx, m, env, ips)
 	if err != nil {
 		return nil, err
 	}
-	mounts, devices, err := r.mounts(ctx, m, env, ips)
+	sec, err := r.security(pod, spec, m.img, m.in.Volumes)
 	if err != nil {
 		return nil, err
 	}
