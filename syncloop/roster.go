@@ -207,6 +207,7 @@ type worker struct {
 	shown    v1.PodStatus // phase, reason and message of the last one that was told; no phase: none was
 	net      runtime.Network
 	endedAt  time.Time
+	came     time.Time
 	acted    time.Time // what is seen must be newer
 	failures int       // steps in a row
 	retryAt  time.Time // as the runtime asked in this step
@@ -241,8 +242,9 @@ type publishing struct{ busy, again bool }
 // enter gives a pod a worker. The roster is locked.
 func (r *Roster) enter(uid types.UID, pod *v1.Pod, source string) *worker {
 	r.arrivals++
+	now := time.Now()
 	w := &worker{
-		uid: uid, number: r.arrivals, pod: pod, wish: pod, source: source, acted: time.Now(),
+		uid: uid, number: r.arrivals, pod: pod, wish: pod, source: source, came: now, acted: now,
 		still: make(chan struct{}), settled: make(chan struct{}),
 	}
 	r.pods[uid] = w

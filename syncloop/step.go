@@ -146,11 +146,17 @@ func (l *Loop) complain(w *worker, p phase, err error) {
 	}
 }
 
-// look sees the pod as it is after its last act.
+// look sees the pod as it is after its last act. Nothing was done yet for one that has just come, and mostly nothing of it
+// exists, as memory knows: were there something that an earlier agent left, it would have been listed.
 func (l *Loop) look(ctx context.Context, w *worker) (runtime.Pod, error) {
 	l.r.mu.Lock()
-	after := w.acted
+	after, untouched := w.acted, w.acted.Equal(w.came)
 	l.r.mu.Unlock()
+	if untouched && l.cfg.States != nil {
+		if seen, err := l.lookAfter(ctx, w, time.Time{}); err != nil || none(seen) {
+			return seen, err
+		}
+	}
 	return l.lookAfter(ctx, w, after)
 }
 
