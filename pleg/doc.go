@@ -33,7 +33,8 @@
 //
 // With a Notifier, Run also follows the runtime's event stream. An event is a hint: it leads to a look at that one pod
 // at once, so events that are late, doubled, reordered or replayed do no harm, and many of one pod become few looks. An
-// event without a pod is taken for one of the pod that had the container. With Config.Busy, events of a pod that somebody works
+// event without a pod is taken for one of the pod that had the container. Only a removal is believed without a look: what is
+// gone does not come back. With Config.Busy, events of a pod that somebody works
 // on wait for the look with which that work ends, but no longer than a second: starting a pod is then one look, not five. The stream is read without delay whatever
 // hangs, because containerd starts no more containers while a reader is slow. While the stream stands, relists come once
 // a minute; in its first ten seconds, as nothing is sent of what was before, and whenever it breaks, they come each

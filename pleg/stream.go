@@ -71,12 +71,14 @@ type hint struct {
 // hear has the pod of an event looked at. Events that come while one is looked at lead to one more look. It returns at
 // once: containerd stops starting containers, of all pods, while a reader of its stream is slow.
 func (g *Generator) hear(ctx context.Context, wg *sync.WaitGroup, e runtime.Event) {
+	if f := g.lost(e); f != nil {
+		g.tell(f)
+		g.land(f)
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	uid := e.Pod.UID
-	if uid == "" {
-		uid = g.owner(e.Container)
-	}
+	uid := g.about(e)
 	if uid == "" {
 		g.hurry()
 		return
@@ -88,6 +90,37 @@ func (g *Generator) hear(ctx context.Context, wg *sync.WaitGroup, e runtime.Even
 	} else {
 		wg.Go(func() { g.heed(ctx, uid) })
 	}
+}
+
+// lost takes what an event says is gone out of what is known of its pod, for which nobody must look: it cannot come back. The
+// flight has what is to be told; the caller lands it. It is nil when a look must decide: one is under way, or none has
+// succeeded.
+func (g *Generator) lost(e runtime.Event) *flight {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	uid := g.about(e)
+	r := g.pods[uid]
+	if !e.Gone || e.Container == "" || r == nil || !r.seen() || r.failed || g.flights[uid] != nil {
+		return nil
+	}
+	was := r.pod
+	r.pod.Containers = slices.DeleteFunc(slices.Clone(was.Containers), func(c runtime.Container) bool { return c.ID == e.Container })
+	r.pod.Sandboxes = slices.DeleteFunc(slices.Clone(was.Sandboxes), func(s runtime.Sandbox) bool { return s.ID == e.Container })
+	if !shows(r.pod) {
+		r.pod = empty(uid, was.At)
+	}
+	r.until = time.Now() // a listing begun before may still show it
+	f, _ := g.board(uid)
+	f.at, f.pod, f.events = was.At, r.pod, told(diff(was, r.pod))
+	return f
+}
+
+// about is the pod of an event; empty: not known. The caller holds mu.
+func (g *Generator) about(e runtime.Event) types.UID {
+	if e.Pod.UID != "" {
+		return e.Pod.UID
+	}
+	return g.owner(e.Container)
 }
 
 // owner is the pod in which a container or sandbox was seen last. containerd names no pod in an event when it could not

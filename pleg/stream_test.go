@@ -20,7 +20,7 @@ import (
 // stream is a notifier whose streams a test opens, feeds and breaks.
 type stream struct {
 	note   func(string, ...any)
-	events chan string // uids, "/" and an ID for an event without a pod
+	events chan string // uids, "/" and an ID for an event without a pod; with "gone" and an ID behind, for a removal
 	breaks chan error  // ends the open stream
 }
 
@@ -36,6 +36,7 @@ func (s *stream) Events(ctx context.Context, tell func(runtime.Event)) error {
 			return err
 		case uid := <-s.events:
 			e := runtime.Event{}
+			uid, e.Container, e.Gone = strings.Cut(uid, " gone ")
 			if id, anonymous := strings.CutPrefix(uid, "/"); anonymous {
 				e.Container = id
 			} else if uid != "" {
@@ -122,6 +123,63 @@ func TestAnEventLeadsToALookAtOnce(t *testing.T) {
 		n.has("b c1+") // never heard of
 		s.events <- "b"
 		n.after(500*time.Millisecond, "12s look b", "12s b c1 started")
+	})
+}
+
+func TestARemovalIsBelievedWithoutALook(t *testing.T) {
+	onNodeWithStream(t, func(n *node, s *stream) {
+		n.has("a c1- c2+ s1+")
+		defer n.run()()
+		calm(n)
+		n.has("a c2+ s1+")
+		s.events <- "a gone c1"
+		s.events <- "a gone c1" // once more
+		n.after(500*time.Millisecond, "11s a c1 removed")
+		if got := n.pod("a", time.Time{}); got != "a s1+ c2+" {
+			t.Errorf("known is %q", got)
+		}
+		n.has("")
+		s.events <- "a gone c2"
+		s.events <- "/s1 gone s1"
+		n.after(500*time.Millisecond, "11.5s a c2 died", "11.5s a c2 removed", "11.5s a s1 died", "11.5s a s1 removed")
+		if got := n.pod("a", time.Time{}); got != "a" {
+			t.Errorf("of a pod that is gone %q is known", got)
+		}
+		s.events <- "stranger gone c9"
+		n.after(500*time.Millisecond, "12s look stranger")
+	})
+}
+
+func TestARemovalWhileSomebodyLooksIsLookedAt(t *testing.T) {
+	onNodeWithStream(t, func(n *node, s *stream) {
+		n.has("a c1- c2+")
+		defer n.run()()
+		calm(n)
+		n.does(func(context.Context, string) error { time.Sleep(time.Second); return nil })
+		n.has("a c1-")
+		s.events <- "a"
+		time.Sleep(500 * time.Millisecond)
+		n.has("a")
+		s.events <- "a gone c1" // the look under way may show it
+		n.after(5*time.Second, "11s look a", "12s a c1 removed", "12s a c2 died", "12s a c2 removed", "12s look a")
+	})
+}
+
+func TestAListingFromBeforeARemovalBringsNothingBack(t *testing.T) {
+	onNodeWithStream(t, func(n *node, s *stream) {
+		n.has("a c1- c2+")
+		defer n.run()()
+		calm(n)
+		n.does(func(_ context.Context, what string) error {
+			if what == "list" {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		go n.relist()
+		time.Sleep(500 * time.Millisecond)
+		s.events <- "a gone c1"
+		n.after(5*time.Second, "11s list", "11.5s a c1 removed")
 	})
 }
 

@@ -151,11 +151,15 @@ type Filter struct {
 	OnlyAlive bool // ready sandboxes, running containers
 }
 
-// Event says that something about a container or sandbox changed; what, the receiver looks up.
+// Event says that something about a container or sandbox changed; what, the receiver looks up, but for its removal.
 type Event struct {
 	Pod       PodRef
 	Container string // its ID; the sandbox's when the sandbox itself changed
 	At        time.Time
+
+	// Gone says that the container or sandbox was removed: nothing with this ID exists any more, or ever will. Engines that do
+	// not tell leave it false.
+	Gone bool
 }
 
 // StreamOptions of an interactive session.

@@ -40,6 +40,7 @@ func (e *Engine) follow(ctx context.Context, tell func(runtime.Event)) error {
 			Pod:       sandboxPod(event.GetPodSandboxStatus().GetMetadata()),
 			Container: event.GetContainerId(),
 			At:        at(event.GetCreatedAt()),
+			Gone:      event.GetContainerEventType() == cri.ContainerEventType_CONTAINER_DELETED_EVENT,
 		})
 	}
 }

@@ -62,8 +62,9 @@ func (e *Engine) BreakEvents(err error) {
 
 // tell notes a change for all listeners. The caller holds mu.
 func (e *Engine) tell(pod runtime.PodRef, id string) {
+	gone := e.containers[id] == nil && e.sandboxes[id] == nil
 	for l := range e.listeners {
-		l.queue = append(l.queue, runtime.Event{Pod: pod, Container: id, At: time.Now()})
+		l.queue = append(l.queue, runtime.Event{Pod: pod, Container: id, At: time.Now(), Gone: gone})
 		l.nudge()
 	}
 }

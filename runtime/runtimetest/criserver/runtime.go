@@ -196,8 +196,12 @@ func (s *runtimeService) GetContainerEvents(_ *cri.GetEventsRequest, stream cri.
 }
 
 func event(e runtime.Event) *cri.ContainerEventResponse {
+	kind := cri.ContainerEventType_CONTAINER_STARTED_EVENT // any but the last: what it is, a look says
+	if e.Gone {
+		kind = cri.ContainerEventType_CONTAINER_DELETED_EVENT
+	}
 	return &cri.ContainerEventResponse{
-		ContainerId: e.Container, CreatedAt: e.At.UnixNano(),
+		ContainerId: e.Container, ContainerEventType: kind, CreatedAt: e.At.UnixNano(),
 		PodSandboxStatus: &cri.PodSandboxStatus{Metadata: metadata(e.Pod, 0)},
 	}
 }
