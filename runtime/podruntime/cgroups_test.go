@@ -109,7 +109,7 @@ func TestCgroups(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	did("the end", "remove u-1", "remove u-1")
+	did("the end", "remove u-1")
 }
 
 // Whoever keeps cgroups, such as systemd, may have removed one in which nothing ran.

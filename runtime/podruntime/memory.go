@@ -27,10 +27,12 @@ type remembered struct {
 	waiting map[string]runtime.Waiting // by container name
 	gates   map[string]gate            // by container name; "" is the sandbox
 	room    uint64                     // fingerprint of the sizes its cgroup has; 0: not known
+	bare    bool                       // its cgroup was removed, and not made again since
 	done    map[deed]bool              // what is done once for a container instance
 	noticed map[string]time.Time       // by ID of an instance: when it was first seen to have ended
 	ends    map[string]time.Time       // by ID of an instance that is being stopped: when its time is over
 	follows map[string]followed        // by container name
+	numbers map[string]uint32          // by container name: the instance that was to be made last, which people may have been told of
 	turn    uint64                     // of its starts; 0: none is given
 }
 

@@ -33,6 +33,8 @@ type gallery struct {
 	containers map[string]picture[runtime.Container]
 	at         time.Time // just before the look
 	changed    time.Time // when this runtime changed something that lists do not show
+	made       time.Time // when this runtime made something of the pod last
+	unsure     bool      // that failed once, and it may come to be all the same
 }
 
 // picture is one look.
@@ -97,25 +99,57 @@ func (p *pictures) keep(uid types.UID, g *gallery) {
 			g.containers[id] = now
 		}
 	}
-	g.changed = old.changed
+	g.changed, g.made, g.unsure = old.changed, old.made, old.unsure
 	if p.pods == nil {
 		p.pods = map[types.UID]*gallery{}
 	}
 	p.pods[uid] = g
 }
 
-// add takes a single look at a sandbox that was just made.
-func (p *pictures) add(at time.Time, s runtime.Sandbox) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	g := p.pods[s.UID]
+// of is what there is of a pod. The caller holds mu.
+func (p *pictures) of(uid types.UID) *gallery {
+	g := p.pods[uid]
 	if g == nil {
 		g = &gallery{}
 		if p.pods == nil {
 			p.pods = map[types.UID]*gallery{}
 		}
-		p.pods[s.UID] = g
+		p.pods[uid] = g
 	}
+	return g
+}
+
+// makes notes that the engine was asked to make something of a pod, and whether it has failed.
+func (p *pictures) makes(uid types.UID, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := p.of(uid)
+	g.made, g.unsure = time.Now(), g.unsure || err != nil
+}
+
+// all is what there is of a pod, if a look of late has shown all that was made of it.
+func (p *pictures) all(uid types.UID, now time.Time) (seen runtime.Pod, good bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := p.pods[uid]
+	if g == nil || g.unsure || !g.at.After(g.made) || !g.at.After(g.changed) || now.Sub(g.at) >= pictureAge {
+		return seen, false
+	}
+	for _, pic := range g.sandboxes {
+		seen.Sandboxes = append(seen.Sandboxes, pic.seen)
+	}
+	for _, pic := range g.containers {
+		seen.Containers = append(seen.Containers, pic.seen)
+	}
+	order(&seen)
+	return seen, true
+}
+
+// add takes a single look at a sandbox that was just made.
+func (p *pictures) add(at time.Time, s runtime.Sandbox) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := p.of(s.UID)
 	boxes := map[string]picture[runtime.Sandbox]{s.ID: {s, at, at}} // looks under way read the old map
 	maps.Copy(boxes, g.sandboxes)
 	g.sandboxes = boxes

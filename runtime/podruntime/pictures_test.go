@@ -1,6 +1,7 @@
 package podruntime
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -65,6 +66,56 @@ func TestLooksAskOnlyForWhatMayHaveChanged(t *testing.T) {
 		if seen := expect("all has ended", "2 1 2"); seen.Running() {
 			t.Errorf("%+v", seen)
 		}
+	})
+}
+
+func TestRemovalAsksForNothingThatTheLastLookHasShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := func() (*node, *questions, *v1.Pod) {
+			n := newNode(t)
+			p := pod(polite, "sleep 100")
+			n.sync(p)
+			if err := n.Stop(t.Context(), p, n.look(p), runtime.Termination{}); err != nil {
+				t.Fatal(err)
+			}
+			return n, &questions{n: n}, p
+		}
+		purged := func(n *node, a *questions, p *v1.Pod, what, want string) {
+			t.Helper()
+			a.now()
+			if err := n.Remove(t.Context(), p.UID, runtime.Purge); err != nil {
+				t.Fatal(err)
+			}
+			if got := a.now(); got != want {
+				t.Errorf("%s: %s lists, sandboxes, containers were asked for, want %s", what, got, want)
+			}
+			if sandboxes, containers := n.engine.Truth(); len(sandboxes)+len(containers) > 0 {
+				t.Errorf("%s: %d sandboxes and %d containers are left", what, len(sandboxes), len(containers))
+			}
+		}
+		n, a, p := ended()
+		time.Sleep(time.Millisecond)
+		n.look(p)
+		purged(n, a, p, "just looked at", "0 0 0")
+
+		n, a, p = ended()
+		n.look(p)
+		time.Sleep(pictureAge)
+		purged(n, a, p, "looked at long ago", "2 0 0")
+
+		n, a, p = ended()
+		next, err := New(n.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Runtime = next
+		purged(n, a, p, "by another agent", "2 0 2")
+
+		n, a, p = ended()
+		n.pictures.makes(p.UID, errors.New("no answer"))
+		time.Sleep(time.Millisecond)
+		n.look(p)
+		purged(n, a, p, "something may yet come to be", "2 0 0")
 	})
 }
 

@@ -285,6 +285,29 @@ func TestRestartCountGoesOnWhenTheRuntimeForgot(t *testing.T) {
 	}
 }
 
+// People may have been told of an instance that was never started, such as by an engine whose answer was lost.
+func TestANumberThatWasGivenIsNotGivenAgainLower(t *testing.T) {
+	n := newNode(t)
+	p := pod("sleep 100")
+	seen, _ := n.sync(p)
+	first := seen.Newest("a")
+	if err := n.engine.Exit(first.ID, 1); err != nil {
+		t.Fatal(err)
+	}
+	seen, _ = n.sync(p)
+	if second := seen.Newest("a"); second.Restarts != 1 {
+		t.Fatalf("the second instance has number %d", second.Restarts)
+	}
+	for _, c := range seen.Containers {
+		if err := n.RemoveInstance(t.Context(), c.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen, _ = n.sync(p); seen.Newest("a") == nil || seen.Newest("a").Restarts < 1 {
+		t.Errorf("the next one is %+v", seen.Newest("a"))
+	}
+}
+
 func TestNoNetworkNoSandbox(t *testing.T) {
 	n := newNode(t)
 	n.engine.SetInfo(runtime.Info{Network: runtime.Condition{Message: "cni is missing"}, Handlers: []runtime.Handler{{}}})

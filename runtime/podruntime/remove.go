@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,14 +24,9 @@ func (r *Runtime) Remove(ctx context.Context, uid types.UID, what runtime.Remova
 		}
 		return r.ranges.release(r.files, uid)
 	}
-	f := runtime.Filter{Pod: uid}
-	containers, err := r.cfg.Engine.ListContainers(ctx, f)
+	sandboxes, containers, err := r.remains(ctx, uid)
 	if err != nil {
-		return fmt.Errorf("list containers of pod %s: %w", uid, err)
-	}
-	sandboxes, err := r.cfg.Engine.ListSandboxes(ctx, f)
-	if err != nil {
-		return fmt.Errorf("list sandboxes of pod %s: %w", uid, err)
+		return err
 	}
 	var errs []error
 	goes := map[string]bool{} // sandboxes, with all that is in them
@@ -68,6 +64,21 @@ func (r *Runtime) Remove(ctx context.Context, uid types.UID, what runtime.Remova
 	r.pictures.forget(uid)
 	r.applied.Forget(uid)
 	return errors.Join(errs...)
+}
+
+// remains are what the engine has of a pod: as the look has shown it that came after its end, if that was a short time ago.
+func (r *Runtime) remains(ctx context.Context, uid types.UID) (sandboxes []runtime.Sandbox, containers []runtime.Container, err error) {
+	if seen, good := r.pictures.all(uid, time.Now()); good {
+		return seen.Sandboxes, seen.Containers, nil
+	}
+	f := runtime.Filter{Pod: uid}
+	if containers, err = r.cfg.Engine.ListContainers(ctx, f); err != nil {
+		return nil, nil, fmt.Errorf("list containers of pod %s: %w", uid, err)
+	}
+	if sandboxes, err = r.cfg.Engine.ListSandboxes(ctx, f); err != nil {
+		return nil, nil, fmt.Errorf("list sandboxes of pod %s: %w", uid, err)
+	}
+	return sandboxes, containers, nil
 }
 
 // RemoveInstance removes one container that has ended, with its log and the link to it. One that is gone is no error.

@@ -116,22 +116,27 @@ func (s *step) growCgroup(ctx context.Context, p plan.Plan) error {
 		return nil
 	}
 	empty := slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Verb == plan.RunSandbox })
-	s.memory.with(s.pod.UID, func(p *remembered) { s.grown = empty || p.room != fingerprint(s.sizes) })
+	s.memory.with(s.pod.UID, func(p *remembered) {
+		s.grown = empty || p.room != fingerprint(s.sizes)
+		p.bare = p.bare && !s.grown
+	})
 	if !s.grown {
 		return nil
 	}
 	return s.cfg.Cgroups.Ensure(ctx, s.pod)
 }
 
-// removeCgroup gives back the cgroup of a pod of which nothing runs.
+// removeCgroup gives back the cgroup of a pod of which nothing runs, once.
 func (r *Runtime) removeCgroup(ctx context.Context, uid types.UID) error {
-	if r.cfg.Cgroups == nil {
+	bare := r.cfg.Cgroups == nil
+	r.memory.with(uid, func(p *remembered) { bare = bare || p.bare })
+	if bare {
 		return nil
 	}
 	if err := r.cfg.Cgroups.Remove(ctx, uid); err != nil {
 		return err
 	}
-	r.memory.with(uid, func(p *remembered) { p.room = 0 })
+	r.memory.with(uid, func(p *remembered) { p.room, p.bare = 0, true })
 	return nil
 }
 

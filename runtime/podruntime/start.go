@@ -59,6 +59,7 @@ func (s *step) makeContainer(ctx context.Context, a plan.Action) (err error) {
 	attempt := a.Attempt
 	if s.in.Seen.Newest(a.Container) == nil {
 		attempt = max(attempt, s.files.lastAttempt(refOf(s.pod), a.Container))
+		s.memory.with(s.pod.UID, func(p *remembered) { attempt = max(attempt, p.numbers[a.Container]) })
 	}
 	img, release, err := s.image(ctx, spec)
 	if err != nil {
@@ -79,6 +80,7 @@ func (s *step) makeContainer(ctx context.Context, a plan.Action) (err error) {
 	if err != nil {
 		return err
 	}
+	s.memory.with(s.pod.UID, func(p *remembered) { p.numbers = with(p.numbers, a.Container, attempt) })
 	s.memory.remember(s.pod.UID, a.Container, a.Backoff) // what cannot be started waits like what ends
 	id, err := s.createAndStart(ctx, config)
 	done()
@@ -177,6 +179,7 @@ const startGrace = 5 * time.Second
 func (s *step) createAndStart(ctx context.Context, config *runtime.ContainerConfig) (string, error) {
 	name := config.Name
 	id, err := s.cfg.Engine.CreateContainer(ctx, s.sandbox.ID, config)
+	s.pictures.makes(s.pod.UID, err)
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx) // nobody wants it any more: nothing has failed

@@ -247,6 +247,7 @@ func (s *step) makeSandbox(ctx context.Context, attempt uint32) (string, error) 
 	defer done()
 	ctx, trace := s.cfg.Observe.Begin(ctx, s.ref(""), "run sandbox")
 	id, err := s.cfg.Engine.RunSandbox(ctx, config)
+	s.pictures.makes(s.pod.UID, err)
 	trace.End(err)
 	if err != nil {
 		return "", err
