@@ -48,9 +48,10 @@ type Tree struct {
 	log   *slog.Logger
 	kick  chan struct{}
 
-	mu      sync.Mutex         // one change of the tree at a time; guards the rest
-	told    string             // what was said last of the limits of all pods together
-	strange map[types.UID]bool // pods of others that were told of
+	mu      sync.Mutex           // one change of the tree at a time; guards the rest
+	exact   map[types.UID]values // of pods whose cgroups were given no more and no less
+	told    string               // what was said last of the limits of all pods together
+	strange map[types.UID]bool   // pods of others that were told of
 }
 
 // New makes a Tree at rest.
@@ -71,7 +72,7 @@ func New(cfg Config) (*Tree, error) {
 	if strings.Contains(root, "_") && cfg.Systemd {
 		return nil, fmt.Errorf("cgroup: root %s: systemd's names cannot have an underscore", root)
 	}
-	return &Tree{cfg: cfg, files: openFiles(cfg.Mount, root), log: cfg.Observe.Logger(), kick: make(chan struct{}, 1), strange: map[types.UID]bool{}}, nil
+	return &Tree{cfg: cfg, files: openFiles(cfg.Mount, root), log: cfg.Observe.Logger(), kick: make(chan struct{}, 1), exact: map[types.UID]values{}, strange: map[types.UID]bool{}}, nil
 }
 
 func (t *Tree) at(n name) string { return n.path(t.cfg.Systemd) }
@@ -167,24 +168,32 @@ func (t *Tree) change(pod *v1.Pod, onlyMore bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	in := tier(classOf(pod))
+	at, wants := t.at(in.pod(pod.UID)), t.cfg.podValues(pod)
+	if has, known := t.exact[pod.UID]; known && has.equal(wants) && !onlyMore {
+		return nil
+	}
 	if !t.files.exists(t.at(in)) {
 		if err := t.frame(); err != nil {
 			return err
 		}
 	}
-	at, wants := t.at(in.pod(pod.UID)), t.cfg.podValues(pod)
+	gives := wants
 	if onlyMore && t.files.exists(at) {
 		has, err := t.files.has(at)
 		if err != nil {
 			return err
 		}
-		wants = raised(has, wants)
+		gives = raised(has, wants)
 	}
+	delete(t.exact, pod.UID)
 	if err := t.files.make(at); err != nil {
 		return err
 	}
-	if err := t.files.set(at, wants); err != nil {
+	if err := t.files.set(at, gives); err != nil {
 		return err
+	}
+	if gives.equal(wants) {
+		t.exact[pod.UID] = wants
 	}
 	t.changed()
 	return nil
@@ -210,10 +219,17 @@ func (t *Tree) Remove(ctx context.Context, uid types.UID) error {
 	if err := checkUID(uid); err != nil {
 		return err
 	}
+	t.mu.Lock()
+	delete(t.exact, uid)
+	t.mu.Unlock()
 	var errs []error
 	for _, in := range tiers() {
-		if err := t.files.remove(ctx, t.at(in.pod(uid))); err != nil {
+		found, err := t.files.remove(ctx, t.at(in.pod(uid)))
+		if err != nil {
 			errs = append(errs, fmt.Errorf("cgroup of pod %s: %w", uid, err))
+		}
+		if found {
+			break // a pod has one
 		}
 	}
 	t.changed()
@@ -250,7 +266,8 @@ func (t *Tree) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 				continue
 			}
 			t.log.Info("a cgroup that was left over is removed", "uid", string(uid))
-			errs = append(errs, t.files.remove(ctx, at))
+			_, err := t.files.remove(ctx, at)
+			errs = append(errs, err)
 		}
 	}
 	t.mu.Lock()

@@ -143,6 +143,38 @@ func TestWhatOthersRunIsLeftAlone(t *testing.T) {
 	})
 }
 
+// A pod's cgroup is made once, and looked at no more when it is to be as it was made.
+func TestWhatIsJustRightIsNotTouched(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		f := newFixture(t, version, Config{})
+		made, gone := 0, 0
+		mkdir, rmdir := f.files.mkdir, f.files.rmdir
+		f.files.mkdir = func(dir string) error { made++; return mkdir(dir) }
+		f.files.rmdir = func(dir string) error { gone++; return rmdir(dir) }
+		pod := podOf("u-1", "cpu=50m memory<2Mi")
+		if err := f.Ensure(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		made = 0
+		if err := f.Shrink(t.Context(), pod); err != nil || made > 0 {
+			t.Errorf("version %d: %d folders made to take nothing away, %v", version, made, err)
+		}
+		if err := f.Shrink(t.Context(), podOf("u-1", "cpu=40m memory<2Mi")); err != nil || made == 0 {
+			t.Errorf("version %d: nothing was taken away, %v", version, err)
+		}
+		trees := len(f.files.dirs(""))
+		if err := f.Remove(t.Context(), "u-1"); err != nil || gone > 2*trees { // guaranteed, burstable; not best effort
+			t.Errorf("version %d: %d folders of %d trees were to be removed, %v", version, gone, trees, err)
+		}
+		if err := f.Ensure(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if made = 0; f.Shrink(t.Context(), podOf("u-1", "cpu=40m memory<2Mi")) != nil || made == 0 {
+			t.Errorf("version %d: a cgroup made anew is taken for the old one", version)
+		}
+	}
+}
+
 func TestWhatIsLeftIsKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 2, Config{})

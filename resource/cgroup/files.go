@@ -284,15 +284,20 @@ func (f files) set(at string, v values) error {
 
 // setQuota writes quota and period of version 1: with the quota out of the way first, no order of the two can be refused.
 func (f files) setQuota(at string, v values) error {
-	has, err := f.has(at)
-	if err != nil {
-		return err
+	dir, ok := f.of("cpu", at)
+	if !ok {
+		return nil
 	}
-	if has.period != v.period && v.period > 0 {
+	period := strconv.FormatInt(v.period, 10)
+	has, err := os.ReadFile(filepath.Join(dir, "cpu.cfs_period_us"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cgroup: %w", err)
+	}
+	if strings.TrimSpace(string(has)) != period && v.period > 0 {
 		if err := f.put(at, "cpu", "cpu.cfs_quota_us", "-1"); err != nil {
 			return err
 		}
-		if err := f.put(at, "cpu", "cpu.cfs_period_us", strconv.FormatInt(v.period, 10)); err != nil {
+		if err := f.put(at, "cpu", "cpu.cfs_period_us", period); err != nil {
 			return err
 		}
 	}
@@ -350,37 +355,40 @@ func (f files) list(at string) []string {
 	return slices.Compact(out)
 }
 
-// remove kills what runs in a cgroup and below, and removes it from all trees.
-func (f files) remove(ctx context.Context, at string) error {
+// remove kills what runs in a cgroup and below, and removes it from all trees. found says that there was something.
+func (f files) remove(ctx context.Context, at string) (found bool, err error) {
 	const tries = 5
 	dirs := f.dirs(at)
-	var err error
 	for try := range tries {
 		if len(dirs) == 0 {
-			return nil
+			return found, nil
 		}
 		if try > 0 {
 			select {
 			case <-ctx.Done():
-				return context.Cause(ctx)
+				return found, context.Cause(ctx)
 			case <-time.After(time.Duration(try) * 20 * time.Millisecond):
 			}
 		}
 		var errs []error
 		dirs = slices.DeleteFunc(dirs, func(dir string) bool {
-			if err := f.rmdir(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
+			err := f.rmdir(dir)
+			if errors.Is(err, fs.ErrNotExist) {
 				return true // as it should be
 			}
+			found = true
+			if err == nil {
+				return true
+			}
 			f.killAll(dir)
-			err := f.removeTree(dir)
-			if err != nil {
+			if err = f.removeTree(dir); err != nil {
 				errs = append(errs, err)
 			}
 			return err == nil
 		})
 		err = errors.Join(errs...)
 	}
-	return err
+	return found, err
 }
 
 // busy says that something runs in a cgroup or below.

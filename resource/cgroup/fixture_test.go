@@ -95,6 +95,9 @@ func newFixture(t *testing.T, version int, cfg Config) *fixture {
 		if b, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")); len(b) > 0 {
 			return errors.New("device or resource busy")
 		}
+		if _, err := os.Lstat(dir); err != nil {
+			return err
+		}
 		return os.RemoveAll(dir)
 	}
 	f.files.kill = func(pid int) error {

@@ -30,7 +30,7 @@ func TestOnThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := f.remove(context.Background(), own); err != nil {
+		if _, err := f.remove(context.Background(), own); err != nil {
 			t.Error(err)
 		}
 	}()

@@ -1,6 +1,8 @@
 package cgroup
 
 import (
+	"maps"
+	"reflect"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -20,6 +22,12 @@ type values struct {
 }
 
 const unlimited = -1
+
+func (v values) equal(o values) bool {
+	pages := maps.Equal(v.hugepages, o.hugepages)
+	v.hugepages, o.hugepages = nil, nil
+	return pages && reflect.DeepEqual(v, o)
+}
 
 // Limits of the kernel.
 const (
