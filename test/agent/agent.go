@@ -131,6 +131,9 @@ func freePort(tb testing.TB) int {
 	return 0
 }
 
+// Use has the next process run another program than [Program], such as one of an earlier commit.
+func (a *Agent) Use(program string) { a.args[0] = program }
+
 // Flag has the next process started with these flags, --name=value each, in place of those of the same name.
 func (a *Agent) Flag(flags ...string) {
 	for _, f := range flags {
