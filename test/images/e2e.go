@@ -177,6 +177,7 @@ func (b *builder) agnhost() rootFS {
 
 // nginx has nginx's name and writes its number where nginx does. It is PID 1 or not.
 const nginx = `#!/bin/sh
+echo nginx >/proc/$$/comm
 (umask 022; echo $$ >/var/run/nginx.pid) 2>/dev/null
 busybox httpd -f -p 80 -h /usr/share/nginx/html &
 trap 'kill $!; exit 0' TERM QUIT INT
