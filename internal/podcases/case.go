@@ -105,6 +105,15 @@ func (c *Case) take(doc []byte) error {
 	return err
 }
 
+// Pod reads one pod and sets its defaults.
+func Pod(doc []byte) (*v1.Pod, error) {
+	c, err := read(doc)
+	if err != nil {
+		return nil, err
+	}
+	return c.Pod, nil
+}
+
 func decode[T any](doc []byte, namespace func(*T) *string) (*T, error) {
 	o := new(T)
 	if err := yaml.UnmarshalStrict(doc, o); err != nil {

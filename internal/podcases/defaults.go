@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // setDefaults sets what an API server would have set, as far as a kubelet looks at it.
@@ -52,19 +53,50 @@ func container(s *v1.PodSpec, c *v1.Container) {
 		}
 	}
 	requests(&c.Resources)
+	for _, p := range []*v1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+		if p != nil {
+			probe(p)
+		}
+	}
 	if l := c.Lifecycle; l != nil {
 		for _, h := range []*v1.LifecycleHandler{l.PostStart, l.PreStop} {
 			if h != nil && h.HTTPGet != nil {
-				set(&h.HTTPGet.Scheme, v1.URISchemeHTTP)
-				set(&h.HTTPGet.Path, "/")
+				get(h.HTTPGet)
 			}
 		}
 	}
 }
 
+func probe(p *v1.Probe) {
+	set(&p.TimeoutSeconds, 1)
+	set(&p.PeriodSeconds, 10)
+	set(&p.SuccessThreshold, 1)
+	set(&p.FailureThreshold, 3)
+	if p.HTTPGet != nil {
+		get(p.HTTPGet)
+	}
+	if p.GRPC != nil {
+		point(&p.GRPC.Service, "")
+	}
+}
+
+func get(h *v1.HTTPGetAction) {
+	set(&h.Scheme, v1.URISchemeHTTP)
+	set(&h.Path, "/")
+}
+
 // requests are the limits where nothing else is said.
 func requests(r *v1.ResourceRequirements) {
-	if r == nil || len(r.Limits) == 0 {
+	if r == nil {
+		return
+	}
+	for _, list := range []v1.ResourceList{r.Limits, r.Requests} {
+		for name, q := range list {
+			q.RoundUp(resource.Milli)
+			list[name] = q
+		}
+	}
+	if len(r.Limits) == 0 {
 		return
 	}
 	all := maps.Clone(r.Limits)

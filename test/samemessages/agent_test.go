@@ -191,6 +191,10 @@ func (s *stage) run(program string) {
 			text, _ := os.ReadFile(log.Name())
 			s.t.Logf("the end of the log of %s:\n%s", program, text[max(0, len(text)-4000):])
 		}
+		if *keep != "" {
+			text, _ := os.ReadFile(log.Name())
+			must(s.t, os.WriteFile(filepath.Join(*keep, filepath.Base(program)+".log"), text, 0o644))
+		}
 		unmountBelow(s.t, s.path("root"))
 	})
 }
