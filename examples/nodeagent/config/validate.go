@@ -29,6 +29,7 @@ func Validate(c *v1beta1.KubeletConfiguration) error {
 	p.choices(c)
 	p.shutdown(c)
 	p.eviction(c)
+	p.ignored(c)
 	return errors.Join(p.errs...)
 }
 

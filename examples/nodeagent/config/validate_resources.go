@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/distribution/reference"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubelet/config/v1beta1"
@@ -137,6 +138,21 @@ func (p *problems) choices(c *v1beta1.KubeletConfiguration) {
 		p.add("preloadedImagesVerificationAllowlist", c.PreloadedImagesVerificationAllowlist,
 			"be left out unless imagePullCredentialsVerificationPolicy is %s", v1beta1.NeverVerifyAllowlistedImages)
 	}
+	for i, pattern := range c.PreloadedImagesVerificationAllowlist {
+		if !imagePattern(pattern) {
+			p.add(fmt.Sprintf("preloadedImagesVerificationAllowlist[%d]", i), pattern, "be a name without tag and digest, such as registry.example.org/team/app, or end with /*")
+		}
+	}
+}
+
+// imagePattern says that a pattern names one image, whatever its tag, or all below a path.
+func imagePattern(pattern string) bool {
+	if path, below := strings.CutSuffix(pattern, "/*"); below {
+		return path != "" && !strings.Contains(path, "*") && path == strings.TrimSpace(path)
+	}
+	ref, err := reference.Parse(pattern)
+	named, ok := ref.(reference.Named)
+	return err == nil && ok && reference.IsNameOnly(named)
 }
 
 func (p *problems) shutdown(c *v1beta1.KubeletConfiguration) {
