@@ -208,3 +208,23 @@ func add(to **uint64, n *uint64) {
 		**to += *n
 	}
 }
+
+// withoutSwap says of all pods that they swap nothing, on a machine that cannot: engines and cgroups of version 1 do not tell.
+func withoutSwap(s *stats.Summary) {
+	node := s.Node.Swap
+	if node == nil || *node.SwapUsageBytes+*node.SwapAvailableBytes > 0 {
+		return
+	}
+	nothing := &stats.SwapStats{Time: node.Time, SwapUsageBytes: bytes(0), SwapAvailableBytes: bytes(0)}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if p.Swap == nil {
+			p.Swap = nothing
+		}
+		for j := range p.Containers {
+			if p.Containers[j].Swap == nil {
+				p.Containers[j].Swap = nothing
+			}
+		}
+	}
+}

@@ -189,6 +189,7 @@ func (c *Collector) look(ctx context.Context, d detail) (*stats.Summary, error) 
 	if s.Pods, err = c.pods(ctx, g, now, disk, s.Node.Fs, d); err != nil {
 		return nil, fmt.Errorf("figures of pods: %w", err)
 	}
+	withoutSwap(s)
 	c.rates.forget(now)
 	return s, nil
 }

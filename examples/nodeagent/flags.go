@@ -42,7 +42,7 @@ type options struct {
 func agentFlags() (f *flag.FlagSet, o *options, key *string) {
 	f = flag.NewFlagSet("nodeagent", flag.ContinueOnError)
 	o = &options{flags: config.Bind(f)}
-	f.StringVar(&o.containerLogs, "container-logs-dir", "", "`folder` for links to log files by container name; empty: /var/log/containers beside the default pod-logs-dir, else none")
+	f.StringVar(&o.containerLogs, "container-logs-dir", "", "`folder` for links to log files by container name; empty: /var/log/containers in a cluster or beside the default pod-logs-dir, else none")
 	f.StringVar(&o.offlineDir, "offline-cache", "", "`folder` that keeps pods and what they need, for a start without the API server; empty: nothing is kept")
 	key = f.String("offline-cache-key", "", "`file` with 32 bytes, as they are or in hexadecimal, that seal Secrets and tokens in --offline-cache; empty: these are not kept")
 	return f, o, key
@@ -114,7 +114,7 @@ func (o *options) complete() error {
 	if !o.member() && o.flags.ConfigFile == "" && !o.flags.Given("address") {
 		o.address = "127.0.0.1" // without a cluster nobody else is expected
 	}
-	if o.containerLogs == "" && o.kubelet.PodLogsDir == "/var/log/pods" {
+	if o.containerLogs == "" && (o.member() || o.kubelet.PodLogsDir == "/var/log/pods") { // where a cluster's log collectors look
 		o.containerLogs = "/var/log/containers"
 	}
 	if o.kubelet.StaticPodPath == "" && o.kubelet.StaticPodURL == "" && !o.member() {
