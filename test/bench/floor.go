@@ -27,7 +27,7 @@ func (n *node) floor(ctx context.Context) error {
 	for _, f := range []struct {
 		sandbox *cri.LinuxPodSandboxConfig
 		of      string
-	}{{&cri.LinuxPodSandboxConfig{}, ""}, {usual, " of a sandbox as agents ask for it"}} {
+	}{{&cri.LinuxPodSandboxConfig{}, ""}, {usual(), " of a sandbox as agents ask for it"}} {
 		made, gone, err := n.floorOf(ctx, f.sandbox)
 		if err != nil {
 			return err
@@ -55,9 +55,11 @@ func (n *node) floor(ctx context.Context) error {
 
 // usual is what a sandbox has with the kubelet and with us, and costs the runtime time: the default filter of system calls,
 // and a cgroup below that of its class.
-var usual = &cri.LinuxPodSandboxConfig{
-	CgroupParent:    "/kubepods/besteffort",
-	SecurityContext: &cri.LinuxSandboxSecurityContext{Seccomp: &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}},
+func usual() *cri.LinuxPodSandboxConfig {
+	return &cri.LinuxPodSandboxConfig{
+		CgroupParent:    "/kubepods/besteffort",
+		SecurityContext: &cri.LinuxSandboxSecurityContext{Seccomp: &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}},
+	}
 }
 
 // floorOf makes and removes pods one after the other.
