@@ -219,9 +219,7 @@ func (t *Tree) Remove(ctx context.Context, uid types.UID) error {
 	if err := checkUID(uid); err != nil {
 		return err
 	}
-	t.mu.Lock()
-	delete(t.exact, uid)
-	t.mu.Unlock()
+	t.forget(uid)
 	var errs []error
 	for _, in := range tiers() {
 		found, err := t.files.remove(ctx, t.at(in.pod(uid)))
@@ -266,6 +264,7 @@ func (t *Tree) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 				continue
 			}
 			t.log.Info("a cgroup that was left over is removed", "uid", string(uid))
+			t.forget(uid)
 			_, err := t.files.remove(ctx, at)
 			errs = append(errs, err)
 		}
@@ -274,6 +273,13 @@ func (t *Tree) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 	defer t.mu.Unlock()
 	maps.DeleteFunc(t.strange, func(uid types.UID, _ bool) bool { return !strange[uid] })
 	return errors.Join(errs...)
+}
+
+// forget is for a pod whose cgroup goes.
+func (t *Tree) forget(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.exact, uid)
 }
 
 // stranger tells once of a pod that somebody else runs.

@@ -143,6 +143,15 @@ type life struct {
 	passed func() // called with each set that is passed on; nil: nobody cares
 }
 
+// keepsWeb is a life before, in which all that web needs was kept.
+func (l life) keepsWeb(t testing.TB, s *server) {
+	t.Helper()
+	a := l.start(t, s)
+	s.delivers(true, web("u1"))
+	a.needs(t.Context(), "u1")
+	a.stop()
+}
+
 // start runs a Cache until stop, or the end of the test.
 func (l life) start(t testing.TB, s *server) *agent {
 	t.Helper()

@@ -74,11 +74,8 @@ func TestWhichErrorsTheKeptOneStandsFor(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for _, complete := range []bool{false, true} {
 					s, l := stocked(), life{dir: t.TempDir()}
+					l.keepsWeb(t, s)
 					a := l.start(t, s)
-					s.delivers(true, web("u1"))
-					a.needs(t.Context(), "u1")
-					a.stop()
-					a = l.start(t, s)
 					want := c.before
 					if complete {
 						s.delivers(true, web("u1"))
@@ -119,11 +116,8 @@ func TestAnObjectThatIsGoneIsForgotten(t *testing.T) {
 func TestAServerThatHangsHoldsUpNobodyForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := stocked(), life{dir: t.TempDir()}
+		l.keepsWeb(t, s)
 		a := l.start(t, s)
-		s.delivers(true, web("u1"))
-		a.needs(t.Context(), "u1")
-		a.stop()
-		a = l.start(t, s)
 		synctest.Wait() // what is kept is read
 		s.hangs = true
 		began := time.Now()

@@ -17,10 +17,7 @@ import (
 func TestFilesAreForNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := stocked(), life{dir: filepath.Join(t.TempDir(), "cache"), key: key}
-		a := l.start(t, s)
-		s.delivers(true, web("u1"))
-		a.needs(t.Context(), "u1")
-		a.stop()
+		l.keepsWeb(t, s)
 		names := files(t, l.dir)
 		if len(names) != 8 {
 			t.Errorf("files %v", names)
@@ -49,13 +46,10 @@ func TestFilesAreForNobodyElse(t *testing.T) {
 func TestWithoutAKeySecretsAreNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := stocked(), life{dir: t.TempDir(), key: key}
-		a := l.start(t, s)
-		s.delivers(true, web("u1"))
-		a.needs(t.Context(), "u1")
-		a.stop()
+		l.keepsWeb(t, s)
 
 		l.key = nil // kept once with a key: said, and removed as soon as the source has told what it wants
-		a = l.start(t, s)
+		a := l.start(t, s)
 		if n := a.Lines("no key is given"); len(n) != 1 || !strings.Contains(n[0], "files=3") {
 			t.Errorf("logged %v", a.Lines(""))
 		}
@@ -80,14 +74,11 @@ func TestWithoutAKeySecretsAreNotKept(t *testing.T) {
 func TestAWrongKeyIsSaidAndPodsWithoutSecretsStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := stocked(), life{dir: t.TempDir(), key: key}
-		a := l.start(t, s)
-		s.delivers(true, web("u1"))
-		a.needs(t.Context(), "u1")
-		a.stop()
+		l.keepsWeb(t, s)
 
 		s.goes(errDown)
 		l.key = []byte(strings.Repeat("k", KeyBytes))
-		a = l.start(t, s)
+		a := l.start(t, s)
 		a.wants(t, false, "web:nginx")
 		got := a.needs(t.Context(), "u1")
 		if got[0] != "settings red" || got[5] != "class kata" {
