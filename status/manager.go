@@ -54,7 +54,9 @@ type Manager struct {
 	mu       sync.Mutex // guards the rest and all records
 	more     sync.Cond  // queue got longer, or stopping
 	pods     map[types.UID]*record
-	queue    []*record // in the order in which they became due
+	queue    []*record     // in the order in which they became due
+	calls    int           // of the sink, under way
+	quiet    chan struct{} // closed when nothing is queued and no call is under way; nil: nobody waits for that
 	stopping bool
 }
 
@@ -149,6 +151,54 @@ func (m *Manager) Again(uid types.UID) {
 	m.enqueue(r)
 }
 
+// Flush returns when the sink has all that was noted, each pod after one more attempt at most. What it does not have by then,
+// or when ctx ends, is an error, and is tried again as ever. Without Run it waits for nothing but ctx.
+func (m *Manager) Flush(ctx context.Context) error {
+	m.mu.Lock()
+	m.retryNow()
+	if m.quiet == nil {
+		m.quiet = make(chan struct{})
+	}
+	quiet := m.quiet
+	m.hush()
+	m.mu.Unlock()
+	select {
+	case <-quiet:
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	left := 0
+	for _, r := range m.pods {
+		if r.due() || r.finished || r.state == sending {
+			left++
+		}
+	}
+	if left > 0 {
+		return cmp.Or(ctx.Err(), fmt.Errorf("the statuses of %d pods are not delivered", left))
+	}
+	return nil
+}
+
+// hush tells who waits for it that there is nothing to do.
+func (m *Manager) hush() {
+	if m.quiet != nil && len(m.queue) == 0 && m.calls == 0 {
+		close(m.quiet)
+		m.quiet = nil
+	}
+}
+
+// retryNow queues what rests after a failure.
+func (m *Manager) retryNow() {
+	for _, r := range m.pods {
+		if r.state == resting {
+			r.retry.Stop()
+			r.state = idle
+			m.enqueue(r)
+		}
+	}
+}
+
 // Run delivers until ctx ends, then what is queued for up to StopWithin, each pod with one more attempt, and returns nil.
 // It must not run twice at once.
 func (m *Manager) Run(ctx context.Context) error {
@@ -185,13 +235,7 @@ func (m *Manager) stop() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stopping = true
-	for _, r := range m.pods {
-		if r.state == resting {
-			r.retry.Stop()
-			r.state = idle
-			m.enqueue(r)
-		}
-	}
+	m.retryNow()
 	m.more.Broadcast()
 }
 
@@ -228,6 +272,7 @@ func (m *Manager) take() (*record, job) {
 		m.queue = m.queue[1:]
 		j := job{pod: r.pod, since: r.since}
 		r.state, r.since = sending, time.Time{}
+		m.calls++
 		switch {
 		case r.due():
 			j.status, r.told = r.newest, r.newest
@@ -235,7 +280,9 @@ func (m *Manager) take() (*record, job) {
 		case r.finished:
 			return r, j
 		}
+		m.calls--
 		r.state = idle // it went back to what the sink has
+		m.hush()
 	}
 }
 
@@ -261,6 +308,8 @@ func (m *Manager) deliver(ctx context.Context, j job) error {
 func (m *Manager) settle(r *record, j job, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	defer m.hush()
+	m.calls--
 	r.state = idle
 	gone := errors.Is(err, runtime.ErrNotFound)
 	if err != nil && !gone {

@@ -367,6 +367,55 @@ func TestTheStopDeliversWhatIsQueued(t *testing.T) {
 	})
 }
 
+// Field report kubernetes/kubernetes#110755: a machine went down before it had told that its pods had ended.
+func TestFlushWaitsUntilTheSinkHasAll(t *testing.T) {
+	for rule, c := range map[string]struct {
+		delay time.Duration // of a call
+		fail  error
+		wait  time.Duration
+		took  time.Duration
+		ok    bool
+	}{
+		"for what is queued and under way":              {time.Second, nil, time.Minute, 3 * time.Second, true},
+		"for one more attempt while the server is away": {0, errors.New("refused"), time.Minute, 0, false},
+		"no longer than it may":                         {time.Hour, nil, 5 * time.Second, 5 * time.Second, false},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			s := &sink{delay: c.delay}
+			s.failing(c.fail)
+			bubble(t, Config{Sink: s, Parallel: 2, StopWithin: time.Nanosecond}, func(b rig) {
+				for _, uid := range []string{"a", "b", "c", "d", "e"} {
+					b.update(uid, "1")
+				}
+				b.finish("a")
+				synctest.Wait() // those that are refused rest
+				tried, begun := s.attempts(), time.Now()
+				ctx, cancel := context.WithTimeout(b.Context(), c.wait)
+				defer cancel()
+				err := b.m.Flush(ctx)
+				if took := time.Since(begun); (err == nil) != c.ok || took != c.took {
+					b.Errorf("took %v: %v", took, err)
+				}
+				if c.fail != nil && s.attempts() != 2*tried {
+					b.Errorf("%d attempts after %d", s.attempts(), tried)
+				}
+				if c.ok && strings.Count(s.told(), ", ") != 5 {
+					b.Error("told:", s.told())
+				}
+			})
+		})
+	}
+	t.Run("for nothing where there is nothing", func(t *testing.T) {
+		bubble(t, Config{Sink: &sink{}}, func(b rig) {
+			for range 2 {
+				if err := b.m.Flush(b.Context()); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	})
+}
+
 func TestTheStopHasADeadlineAndTheNextRunGoesOn(t *testing.T) {
 	s := &sink{delay: time.Hour}
 	synctest.Test(t, func(t *testing.T) {

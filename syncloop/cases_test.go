@@ -105,6 +105,31 @@ func TestAPodThatIsOverHasEndedUnlessOnlyItsContainersTellOfIt(t *testing.T) {
 	})
 }
 
+// Field report kubernetes/kubernetes#110755: a node went down with pods that had ended, and nobody was told of that.
+func TestWhoWaitsForTheLastStatusWaitsForTheSink(t *testing.T) {
+	onNode(t, nil, func(n *node) {
+		n.do("add web app=sleep_1000 source=api policy=Never")
+		synctest.Wait()
+		n.do("server away")
+		n.do("kill web Terminated")
+		waits := func(wait func(context.Context, types.UID) error, uid types.UID) bool {
+			ctx, cancel := context.WithTimeout(n.t.Context(), time.Minute)
+			defer cancel()
+			return wait(ctx, uid) != nil
+		}
+		if waits(n.roster.Settled, "web-1") || !waits(n.roster.Told, "web-1") {
+			t.Error("the server is away: the pod is not settled, or its last status was told")
+		}
+		n.do("server back")
+		if waits(n.roster.Told, "web-1") || n.api.phaseOf("web") != "Failed Terminated" {
+			t.Error("the server is back, and was told:", n.api.phaseOf("web"))
+		}
+		if waits(n.roster.Told, "nobody") {
+			t.Error("there is something to tell of a pod that is none")
+		}
+	})
+}
+
 func TestCase_c018_a_refused_pod_holds_nothing(t *testing.T) {
 	onNode(t, fits("10"), func(n *node) {
 		asks := func(name, cpu string) {

@@ -91,7 +91,9 @@ func (l *Loop) publish(ctx context.Context, w *worker) error {
 	}
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
-	w.told = w.pod == pod || w.pod.DeletionTimestamp == nil || pod.DeletionTimestamp != nil
+	if w.told = w.pod == pod || w.pod.DeletionTimestamp == nil || pod.DeletionTimestamp != nil; w.told {
+		closeOnce(w.reported)
+	}
 	return nil
 }
 

@@ -57,12 +57,7 @@ func (r *Roster) Kill(ctx context.Context, uid types.UID, how runtime.Terminatio
 	}
 	w.end(r, how)
 	r.mu.Unlock()
-	select {
-	case <-w.still:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return until(ctx, w.still)
 }
 
 // Settled waits until the node has everything back that a pod held: volumes, network, cgroups. One that nobody knows has
@@ -74,8 +69,23 @@ func (r *Roster) Settled(ctx context.Context, uid types.UID) error {
 	if w == nil {
 		return nil
 	}
+	return until(ctx, w.settled)
+}
+
+// Told waits until the last status of a pod was given to the sink. Of one that nobody knows it was.
+func (r *Roster) Told(ctx context.Context, uid types.UID) error {
+	r.mu.Lock()
+	w := r.pods[uid]
+	r.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	return until(ctx, w.reported)
+}
+
+func until(ctx context.Context, closed <-chan struct{}) error {
 	select {
-	case <-w.settled:
+	case <-closed:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -232,6 +242,7 @@ type worker struct {
 	timer               *time.Timer
 	timerAt             time.Time     // zero: no timer runs
 	still, settled      chan struct{} // closed when nothing runs, when nothing is held
+	reported            chan struct{} // closed when the last status was told
 
 	computing sync.Mutex // one status at a time is made; taken before the roster's mutex
 }
@@ -245,7 +256,7 @@ func (r *Roster) enter(uid types.UID, pod *v1.Pod, source string) *worker {
 	now := time.Now()
 	w := &worker{
 		uid: uid, number: r.arrivals, pod: pod, wish: pod, source: source, came: now, acted: now,
-		still: make(chan struct{}), settled: make(chan struct{}),
+		still: make(chan struct{}), settled: make(chan struct{}), reported: make(chan struct{}),
 	}
 	r.pods[uid] = w
 	r.wake(uid)
@@ -288,7 +299,9 @@ func (w *worker) move(r *Roster, e event) {
 			r.reconsider(podTerminated)
 			closeOnce(w.still)
 			close(w.settled)
-		case held, syncing, forgotten:
+		case forgotten:
+			closeOnce(w.reported)
+		case held, syncing:
 		}
 	}
 	w.phase = p

@@ -87,12 +87,16 @@ func New(cfg Config) (*Manager, error) {
 func (m *Manager) Run(ctx context.Context) error {
 	defer m.work.Wait()
 	defer m.stop()
+	was := ""
 	for need := m.need(); need > 0 && ctx.Err() == nil; {
 		err := m.cfg.Notice.Watch(ctx, need, func(down bool) <-chan struct{} { return m.tell(ctx, down) })
 		if ctx.Err() != nil {
 			break
 		}
-		m.log.Warn("shutdowns of the machine cannot be watched; next try soon", "err", err)
+		if now := fmt.Sprint(err); now != was { // a machine without a bus would fill the log
+			m.log.Warn("shutdowns of the machine cannot be watched; it is tried again each second", "err", err)
+			was = now
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(again):

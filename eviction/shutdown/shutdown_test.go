@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -130,7 +131,7 @@ func (m *machine) Event(e observe.Event) { m.note("event %s", e.Reason) }
 // run runs a manager while do acts on the machine.
 func (m *machine) run(t *testing.T, cfg Config, do func(g *Manager)) {
 	t.Helper()
-	cfg.Notice, cfg.Pods, cfg.Observe = m, m, observe.To{Events: m}
+	cfg.Notice, cfg.Pods, cfg.Observe.Events = m, m, m
 	g, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -160,9 +161,14 @@ func TestANoticeThatFailsIsAskedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
 		m.fails = 3
-		m.run(t, Config{Periods: Periods(2e9, 1e9)}, func(*Manager) { time.Sleep(10 * time.Second) })
+		var log strings.Builder
+		cfg := Config{Periods: Periods(2e9, 1e9), Observe: observe.To{Log: slog.New(slog.NewTextHandler(&log, nil))}}
+		m.run(t, cfg, func(*Manager) { time.Sleep(10 * time.Second) })
 		if diff := cmp.Diff([]string{"3s hold up to 2s"}, m.log); diff != "" {
 			t.Error(diff)
+		}
+		if n := strings.Count(log.String(), "no bus"); n != 1 {
+			t.Errorf("it was told %d times that there is no bus:\n%s", n, log.String())
 		}
 	})
 }

@@ -122,9 +122,9 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Source: pods, Notifier: engine, Answers: watch.Healthy, Busy: roster.Busy, Observe: obs("pleg"),
 		Tell: func(e pleg.Event) { roster.Wake(e.Pod.UID) }, Died: dead.Died,
 	})
-	guard := newGuards(&b, o, guarded{engine, images, dead, figures, &roster, grouped, m.kickNode}, obs, log)
-	health := one(&b, probes.New, probes.Config{Exec: engine, GRPC: grpcprobe.Check, HostIPs: hosts, Changed: roster.Wake, Observe: obs("probe")})
 	statuses := one(&b, status.New, status.Config{Sink: m.statusSink(log), Observe: obs("status")})
+	guard := newGuards(&b, o, guarded{engine, images, dead, figures, &roster, grouped, statuses, m.kickNode}, obs, log)
+	health := one(&b, probes.New, probes.Config{Exec: engine, GRPC: grpcprobe.Check, HostIPs: hosts, Changed: roster.Wake, Observe: obs("probe")})
 	sources := m.sources(&b, o, obs("staticpod"))
 	if b.err != nil {
 		return b.err

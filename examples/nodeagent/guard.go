@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeletkit/kubeletkit/eviction"
 	"github.com/kubeletkit/kubeletkit/eviction/shutdown"
@@ -17,6 +18,7 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime/image"
 	"github.com/kubeletkit/kubeletkit/runtime/logs"
 	"github.com/kubeletkit/kubeletkit/stats"
+	"github.com/kubeletkit/kubeletkit/status"
 	"github.com/kubeletkit/kubeletkit/syncloop"
 )
 
@@ -36,6 +38,7 @@ type guarded struct {
 	figures *stats.Collector
 	roster  *syncloop.Roster
 	grouped groups
+	told    *status.Manager
 	changed func() // the node is under pressure, or no more
 }
 
@@ -91,15 +94,25 @@ func newShutdown(c shutdownConfig) (*shutdown.Manager, error) {
 		return nil, nil
 	}
 	return shutdown.New(shutdown.Config{
-		Notice: logind.Notice{}, Pods: leaving{c.g.roster}, Periods: periods, Node: c.o.nodeName, Changed: c.g.changed, Observe: c.obs,
+		Notice: logind.Notice{}, Pods: leaving{c.g.roster}, Periods: periods, Node: c.o.nodeName, Changed: c.g.changed,
+		Flush: c.g.told.Flush, Observe: c.obs,
 	})
 }
 
-// leaving are the pods that a machine waits for before it goes down, also for what they still hold.
+// leaving are the pods that a machine waits for before it goes down, also for what they still hold, and until their last
+// statuses are on their way.
 type leaving struct{ *syncloop.Roster }
 
 // Active are those, too, that only hold something.
 func (l leaving) Active() []*v1.Pod { return l.Unsettled() }
+
+// Settled is when the last status was told, too.
+func (l leaving) Settled(ctx context.Context, uid types.UID) error {
+	if err := l.Roster.Settled(ctx, uid); err != nil {
+		return err
+	}
+	return l.Told(ctx, uid)
+}
 
 // admit are the guards' reasons to refuse pods.
 func (g guards) admit() []syncloop.Admitter {
@@ -132,8 +145,8 @@ func thresholds(c thresholdsConfig) ([]eviction.Threshold, error) {
 	return list, err
 }
 
-// orNone is what a part takes for none, where zero would mean its default: the configuration has its defaults already.
-func orNone[T ~int | ~int64](v T) T {
+// orNone is what a part takes for none, or for no limit, where zero would mean its default: the configuration has its defaults already.
+func orNone[T ~int | ~int32 | ~int64](v T) T {
 	if v == 0 {
 		return -1
 	}
