@@ -34,7 +34,7 @@ type Config struct {
 
 	QPS        float32 // requests a second, heartbeats and events aside; 0 means 50
 	Burst      int     // 0 means 100
-	EventQPS   float32 // events a second; 0 means 50
+	EventQPS   float32 // events a second; 0 means 50, below 0 any number
 	EventBurst int     // 0 means 100
 
 	Heartbeat time.Duration // how long a node status or a lease may take; 0 means 10 s
@@ -112,6 +112,10 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{cfg: cfg, log: cfg.Observe.Logger(), http: client}
 	common := flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, cfg.Burst)
+	events := flowcontrol.NewFakeAlwaysRateLimiter()
+	if cfg.EventQPS > 0 {
+		events = flowcontrol.NewTokenBucketRateLimiter(cfg.EventQPS, cfg.EventBurst)
+	}
 	for _, part := range []struct {
 		to    *rest.Interface
 		group schema.GroupVersion
@@ -119,7 +123,7 @@ func New(cfg Config) (*Client, error) {
 	}{
 		{&c.pods, v1.SchemeGroupVersion, common},
 		{&c.heartbeat, v1.SchemeGroupVersion, flowcontrol.NewFakeAlwaysRateLimiter()},
-		{&c.events, v1.SchemeGroupVersion, flowcontrol.NewTokenBucketRateLimiter(cfg.EventQPS, cfg.EventBurst)},
+		{&c.events, v1.SchemeGroupVersion, events},
 		{&c.leases, coordv1.SchemeGroupVersion, flowcontrol.NewFakeAlwaysRateLimiter()},
 		{&c.certificates, certv1.SchemeGroupVersion, common},
 		{&c.authn, authnv1.SchemeGroupVersion, common},

@@ -3,6 +3,7 @@ package kubeapi
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -106,6 +107,31 @@ func TestReviewsAndCertificateRequests(t *testing.T) {
 		}
 		b.wantCalls("create tokenreviews", "create subjectaccessreviews", "create certificatesigningrequests", "get certificatesigningrequests csr")
 	})
+}
+
+// Field report kubernetes/kubernetes#117119: without a limit there was one.
+func TestEventsASecond(t *testing.T) {
+	for _, c := range []struct {
+		qps  float32
+		want int // told in ten seconds
+	}{{0, 600}, {5, 150}, {-1, 900}} {
+		inBubble(t, func(b *bench) {
+			client, err := New(Config{REST: b.server.Config(), Node: "n1", EventQPS: c.qps})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.CloseIdle()
+			e := NewEvents(client)
+			for i := range 900 {
+				e.Event(about(fmt.Sprint("pod", i), "Failed", "x"))
+			}
+			b.begin(e.Run)
+			time.Sleep(10 * time.Second)
+			if n := len(b.events()); n < c.want-2 || n > c.want+2 {
+				b.Errorf("with %v a second: %d events, want %d or so", c.qps, n, c.want)
+			}
+		})
+	}
 }
 
 // Statuses and heartbeats do not wait behind a storm of events, nor heartbeats behind anything.

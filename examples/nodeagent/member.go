@@ -64,7 +64,7 @@ func join(b *build, o *options, obs observe.To) *member {
 	k := o.kubelet
 	m.client = one(b, kubeapi.New, kubeapi.Config{
 		REST: c.rest, Node: o.nodeName, Observe: obs, Heartbeat: min(k.NodeStatusUpdateFrequency.Duration, o.lease()),
-		QPS: float32(value(k.KubeAPIQPS)), Burst: int(k.KubeAPIBurst), EventQPS: float32(value(k.EventRecordQPS)), EventBurst: int(k.EventBurst),
+		QPS: float32(value(k.KubeAPIQPS)), Burst: int(k.KubeAPIBurst), EventQPS: float32(orNone(value(k.EventRecordQPS))), EventBurst: int(k.EventBurst),
 	})
 	if b.err != nil {
 		return nil
