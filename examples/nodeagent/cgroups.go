@@ -53,6 +53,7 @@ func newGroups(ctx context.Context, b *build, c grouping) groups {
 		return groups{flat: oneGroup("/" + k.CgroupRoot)}
 	}
 	g := groups{driver: c.driver(ctx), enforced: slices.Contains(k.EnforceNodeAllocatable, "pods")}
+	k.CgroupDriver = g.driver // as /configz shows it
 	g.tree = one(b, cgroup.New, cgroup.Config{
 		Root: k.CgroupRoot, Systemd: g.driver == "systemd", PodPids: value(k.PodPidsLimit),
 		Allocatable: one(b, c.allocatable, g.enforced), Pods: c.pods, Ours: c.ours, Node: c.o.nodeName, Observe: c.obs,

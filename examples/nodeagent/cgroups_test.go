@@ -52,6 +52,19 @@ func TestDriver(t *testing.T) {
 	}
 }
 
+// Field report kubernetes/kubernetes#134743: tools that read /configz put their cgroups elsewhere than pods have theirs.
+func TestTheRuntimesDriverIsTheConfigurations(t *testing.T) {
+	var b build
+	k := &v1beta1.KubeletConfiguration{CgroupDriver: "cgroupfs", CgroupsPerQOS: new(true)}
+	g := newGroups(t.Context(), &b, grouping{
+		o: &options{kubelet: k}, machine: func() (stats.Machine, error) { return stats.Machine{}, nil }, roster: new(syncloop.Roster),
+		info: func(context.Context) (runtime.Info, error) { return runtime.Info{CgroupDriver: "systemd"}, nil },
+	})
+	if b.err != nil || k.CgroupDriver != "systemd" || g.all != "/kubepods.slice" {
+		t.Errorf("%v: /configz says %s, pods lie in %s", b.err, k.CgroupDriver, g.all)
+	}
+}
+
 func TestAllocatable(t *testing.T) {
 	machine := stats.Machine{Cores: 4, Memory: 8 << 30, HugePages: map[int64]int64{2 << 20: 16}}
 	for _, c := range []struct {
