@@ -9,7 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/mount-utils"
 )
 
 // content reads what a reference refers to, as a mount of it would show it.
@@ -117,4 +121,47 @@ func FuzzSubpath(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Field reports kubernetes/kubernetes#138856 and #139275: after a server of files was away, containers that mount a part of a
+// volume were not started any more.
+func TestMountsThatHaveGoneBadAreMadeAnew(t *testing.T) {
+	for _, bad := range []error{unix.ESTALE, unix.ENOTCONN, unix.EIO, unix.EHOSTDOWN} {
+		fake := mount.NewFakeMounter(nil)
+		m, err := New(Config{Root: t.TempDir(), Mounter: fake})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "u1"}}
+		for name, medium := range map[string]v1.StorageMedium{"disk": "", "memory": v1.StorageMediumMemory} {
+			pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: medium}}})
+		}
+		pod.Spec.Containers = []v1.Container{{Name: "app", VolumeMounts: []v1.VolumeMount{{Name: "disk"}, {Name: "memory"}}}}
+		var did []string
+		for range 3 { // made, found as it is, gone bad
+			fake.ResetLog()
+			in, err := m.Mount(t.Context(), pod)
+			if err != nil {
+				t.Fatal(bad, err)
+			}
+			part, done, err := m.Subpath(t.Context(), pod.UID, "disk", "app", 0, "part")
+			if err != nil {
+				t.Fatal(bad, err)
+			}
+			done()
+			var acts []string
+			for _, a := range fake.GetLog() {
+				acts = append(acts, a.Action+" "+filepath.Base(filepath.Dir(a.Target)))
+			}
+			did = append(did, strings.Join(acts, ", "))
+			if len(did) == 2 {
+				fake.MountCheckErrors = map[string]error{in["memory"].Path: bad, part: bad}
+			}
+		}
+		// The fake binds nothing, so that a part is always another one than is there.
+		want := []string{"mount kubernetes.io~empty-dir, mount app", "unmount app, mount app", "unmount kubernetes.io~empty-dir, mount kubernetes.io~empty-dir, unmount app, mount app"}
+		if diff := cmp.Diff(want, did); diff != "" {
+			t.Error(bad, diff)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -160,13 +161,14 @@ func point(root *os.Root, dir string) error {
 	return root.Rename(dataNew, data)
 }
 
-// link makes what users see: a link for each first element of a path. Links without a file, and data nobody points to any
-// more, go.
+// link makes what users see: a link for each first element of a path, which belongs to whom the file is for. Links without a
+// file, and data nobody points to any more, go.
 func (p payload) link(root *os.Root, now string, hold bool) error {
-	want := map[string]bool{}
-	for name := range p {
+	want, owner := map[string]bool{}, map[string]*int64{}
+	for name, f := range p {
 		first, _, _ := strings.Cut(name, "/")
 		want[first] = true
+		owner[first] = cmp.Or(f.owner, owner[first])
 	}
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -192,6 +194,11 @@ func (p payload) link(root *os.Root, now string, hold bool) error {
 	for name := range want {
 		if err := root.Symlink(data+"/"+name, name); err != nil {
 			return err
+		}
+		if to := owner[name]; to != nil {
+			if err := root.Lchown(name, int(*to), -1); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -101,6 +101,10 @@ func TestTokenFilesAreForWhoRunsThePod(t *testing.T) {
 					if info.Mode() != c.mode || sys.Uid != c.uid || sys.Gid != c.gid {
 						t.Errorf("%v of %d:%d, want %v of %d:%d", info.Mode(), sys.Uid, sys.Gid, c.mode, c.uid, c.gid)
 					}
+					// Field report kubernetes/kubernetes#137332: a link of another user's is not followed everywhere.
+					if link, err := os.Lstat(dir + "/token"); err != nil || link.Sys().(*syscall.Stat_t).Uid != c.uid {
+						t.Errorf("the link is of %+v (%v), want %d", link.Sys(), err, c.uid)
+					}
 					time.Sleep(8 * time.Minute)
 					synctest.Wait()
 				}
