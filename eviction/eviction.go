@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
@@ -283,7 +284,7 @@ func choose(t Threshold, due []Threshold, pods []*v1.Pod, o Observation, most ti
 		grace := hardGrace
 		if !t.hard() {
 			if own := p.Spec.TerminationGracePeriodSeconds; own != nil {
-				most = min(most, time.Duration(*own)*time.Second)
+				most = min(most, podspec.Seconds(*own))
 			}
 			grace = max(grace, most)
 		}

@@ -222,7 +222,7 @@ func ready(pod *v1.Pod, others []v1.PodCondition, containers v1.PodCondition) v1
 
 // allRestarting is told only of pods in which a rule asks for it. It is true until no old instance is left.
 func allRestarting(in *Input, s *v1.PodStatus, restarting bool) *v1.PodCondition {
-	if !couldRestartAll(in.Pod) {
+	if !plan.CouldRestartAll(in.Pod) {
 		return nil
 	}
 	left := false

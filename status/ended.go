@@ -78,18 +78,6 @@ func restartsAll(in *Input, old *v1.PodStatus) bool {
 	return false
 }
 
-// couldRestartAll says that a rule of the pod asks for all containers to start over.
-func couldRestartAll(pod *v1.Pod) bool {
-	for c := range restartables(pod) {
-		for _, r := range c.RestartPolicyRules {
-			if r.Action == v1.ContainerRestartRuleActionRestartAllContainers {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // restartables are the init and regular containers.
 func restartables(pod *v1.Pod) func(yield func(*v1.Container) bool) {
 	return func(yield func(*v1.Container) bool) {

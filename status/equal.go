@@ -39,7 +39,7 @@ func bare(s *v1.PodStatus) v1.PodStatus {
 
 // legal refuses a move that cannot be true: a container that ended for good does not run or wait again.
 func legal(pod *v1.Pod, from, to *v1.PodStatus) error {
-	if pod.Spec.RestartPolicy == v1.RestartPolicyAlways || couldRestartAll(pod) {
+	if pod.Spec.RestartPolicy == v1.RestartPolicyAlways || plan.CouldRestartAll(pod) {
 		return nil
 	}
 	for c := range restartables(pod) {

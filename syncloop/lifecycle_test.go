@@ -97,6 +97,44 @@ func TestCase_c001_an_init_container_that_was_removed_does_not_run_again(t *test
 	})
 }
 
+// kubernetes/kubernetes#51142: somebody removes records of what has ended while the pod still runs.
+func TestWhatHasEndedForGoodDoesNotRunAgainWhenItsRecordIsRemoved(t *testing.T) {
+	for _, tt := range []struct {
+		pod   string
+		again bool
+	}{
+		{"policy=Never", false},
+		{"policy=OnFailure", false},
+		{"policy=Always", true},
+	} {
+		onNode(t, nil, func(n *node) {
+			p := n.put("web", tt.pod+" done=exit_0 app=sleep_600", nil)
+			time.Sleep(time.Second)
+			n.do("halt") // another agent knows no more than its server
+			_, all := n.engine.Truth()
+			for _, c := range all {
+				if c.Name == "done" {
+					if err := n.engine.RemoveContainer(t.Context(), c.ID); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			n.do("start")
+			time.Sleep(5 * time.Minute)
+			if again := n.container(p, "done") != nil; again != tt.again {
+				t.Errorf("%s: it runs again: %v, want %v", tt.pod, again, tt.again)
+			}
+			if end := n.shows("web", "done").State.Terminated; !tt.again && (end == nil || end.ExitCode != 0) {
+				t.Errorf("%s: the server is told %+v", tt.pod, n.shows("web", "done"))
+			}
+			time.Sleep(11 * time.Minute)
+			if want := map[bool]string{true: "Running ", false: "Succeeded "}[tt.again]; n.api.phaseOf("web") != want {
+				t.Errorf("%s: in the end the pod is %s", tt.pod, n.api.phaseOf("web"))
+			}
+		})
+	}
+}
+
 func TestCase_c003_an_agent_killed_after_a_start_does_not_start_again(t *testing.T) {
 	for _, tt := range []struct{ app, want string }{{"sleep_100000", "Running "}, {"exit_0", "Succeeded "}} {
 		onNode(t, nil, func(n *node) {

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
@@ -269,7 +270,7 @@ func (l *Loop) late(w *worker) bool {
 	if start == nil {
 		return false
 	}
-	left := time.Until(start.Add(time.Duration(*w.pod.Spec.ActiveDeadlineSeconds) * time.Second))
+	left := time.Until(start.Add(podspec.Seconds(*w.pod.Spec.ActiveDeadlineSeconds)))
 	if left > 0 {
 		l.after(w, left)
 		return false

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 )
 
 const systemCritical = 2_000_000_000 // the least priority of pods the node or cluster needs
@@ -47,7 +49,7 @@ func plan(pods []*v1.Pod, periods map[int32]time.Duration) []group {
 // grace is the shorter of the pod's own and its group's, a second at least: zero would be the pod's own.
 func grace(p *v1.Pod, period time.Duration) time.Duration {
 	if own := p.Spec.TerminationGracePeriodSeconds; own != nil {
-		period = min(period, time.Duration(*own)*time.Second)
+		period = min(period, podspec.Seconds(*own))
 	}
 	return max(period, time.Second)
 }

@@ -106,8 +106,8 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Engine: engine, Cgroups: grouped.ofPods(), Images: images, HostIPs: hosts, Memory: machineMemory(), DNS: func() network.DNS { return dns(o) },
 		Stats: engine, Objects: objects, Classes: classes, Services: services, Node: m.nodeObject, Subpaths: volumes,
 		Kernel: podruntime.LookAtKernel(os.DirFS("/")), Policy: policy(o.kubelet), SeccompDefault: value(o.kubelet.SeccompDefault),
-		Users: one(&b, newUsers, idsFor{ctx, o.kubelet}),
-		Root:  o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, LogLinks: o.containerLogs, Changed: roster.Wake, Observe: obs("runtime"),
+		Users: one(&b, newUsers, idsFor{ctx, o.kubelet}), Backoff: o.kubelet.CrashLoopBackOff.MaxContainerRestartPeriod.Duration,
+		Root: o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, LogLinks: o.containerLogs, Changed: roster.Wake, Observe: obs("runtime"),
 	})
 	watch := &runtimeWatch{info: engine.Info, fits: grouped.fits, log: log.With("component", "runtime"), back: func() {
 		m.kickNode()

@@ -3,7 +3,9 @@
 package podspec
 
 import (
+	"math"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -20,6 +22,12 @@ const (
 func Static(pod *v1.Pod) bool {
 	source, ok := pod.Annotations[SourceAnnotation]
 	return ok && source != "api"
+}
+
+// Seconds is a time that a spec tells in seconds. Whoever writes the longest there is means as long as it takes: what is more
+// than 68 years is that, for a longer one cannot be reckoned with.
+func Seconds(n int64) time.Duration {
+	return time.Duration(min(max(n, 0), math.MaxInt32)) * time.Second
 }
 
 // FullName names a pod among those of one node at one time: name_namespace.

@@ -11,7 +11,7 @@ import (
 )
 
 // Crash back-off: the first restart is immediate, the second waits BackoffFirst after the end of the instance before it,
-// each further one twice as long up to BackoffMax. An instance that ended BackoffReset after the last start was asked for
+// each further one twice as long up to Input.BackoffMax, or BackoffMax. An instance that ended BackoffReset after the last start was asked for
 // begins anew.
 const (
 	BackoffFirst = 10 * time.Second
@@ -28,15 +28,15 @@ type Backoff struct {
 }
 
 // next says until when a container that ended at finished has to wait, and what to remember. While it waits that is
-// the entry as it was, with the delay being served.
-func (b Backoff) next(key string, finished, now time.Time) (Backoff, time.Time) {
+// the entry as it was, with the delay being served. most is the longest there is.
+func (b Backoff) next(key string, finished, now time.Time, most time.Duration) (Backoff, time.Time) {
 	if b.Key != key || b.Updated.IsZero() || finished.Sub(b.Updated) > BackoffReset {
-		return Backoff{Delay: BackoffFirst, Updated: now, Key: key}, time.Time{}
+		return Backoff{Delay: min(BackoffFirst, most), Updated: now, Key: key}, time.Time{}
 	}
 	if until := finished.Add(b.Delay); until.After(now) {
 		return b, until
 	}
-	return Backoff{Delay: min(2*b.Delay, BackoffMax), Updated: now, Key: key}, time.Time{}
+	return Backoff{Delay: min(2*b.Delay, most), Updated: now, Key: key}, time.Time{}
 }
 
 // backoffKey changes with what a user would change to mend a crashing container.

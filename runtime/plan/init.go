@@ -139,6 +139,11 @@ func InitFailed(c *runtime.Container) bool {
 	return c.ExitCode != 0 || c.State == runtime.Unknown || c.Reason == "OOMKilled"
 }
 
+// initEndsPod says that an init container has failed and does not run again.
+func initEndsPod(pod *v1.Pod, c *v1.Container, seen *runtime.Container) bool {
+	return seen != nil && (seen.State == runtime.Exited || seen.State == runtime.Unknown) && InitFailed(seen) && !initRestarts(pod, c, seen)
+}
+
 func initRestarts(pod *v1.Pod, c *v1.Container, seen *runtime.Container) bool {
 	exit := seen.ExitCode
 	if exit == 0 { // killed for memory

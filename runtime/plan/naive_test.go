@@ -227,18 +227,34 @@ func naive(in Input) sketch {
 // naiveBegin is for a pod without a sandbox that serves.
 func naiveBegin(in Input, s *sketch, newest func(name, sandbox string) *runtime.Container, stopAll func(), start func(*v1.Container)) {
 	var left []*v1.Container
-	some := false
 	for i := range in.Pod.Spec.Containers {
 		c := &in.Pod.Spec.Containers[i]
 		n := newest(c.Name, "")
-		some = some || n != nil
-		if n == nil || n.State != runtime.Exited || n.ExitCode != 0 || naivePolicy(in.Pod, c) != "OnFailure" {
+		done := n != nil && n.State == runtime.Exited && n.ExitCode == 0 && naivePolicy(in.Pod, c) == "OnFailure"
+		ran := n != nil && n.State != runtime.Created
+		if ran && in.Pod.Spec.RestartPolicy == "Never" {
+			done = n.State != runtime.Exited || !naiveAgain(in.Pod, c, n.ExitCode)
+		}
+		if !done {
 			left = append(left, c)
 		}
 	}
-	hadOne := len(in.Seen.Sandboxes) > 0
-	over := in.Pod.Spec.RestartPolicy == "Never" && hadOne && len(in.Seen.Containers) > 0 && in.Seen.Sandboxes[0].Attempt+1 > 0
-	if over || len(left) == 0 && some {
+	for i := range in.Pod.Spec.InitContainers {
+		c := &in.Pod.Spec.InitContainers[i]
+		n := newest(c.Name, "")
+		if c.RestartPolicy != nil && *c.RestartPolicy == "Always" || n == nil {
+			continue
+		}
+		code := n.ExitCode
+		if code == 0 && (n.Reason == "OOMKilled" || n.State == runtime.Unknown) {
+			code = 137
+		}
+		if (n.State == runtime.Exited || n.State == runtime.Unknown) && code != 0 && !naiveAgain(in.Pod, c, code) {
+			left = nil // it fails for good
+			break
+		}
+	}
+	if len(left) == 0 {
 		if in.Seen.Running() {
 			stopAll()
 		}

@@ -1,10 +1,12 @@
 package plan
 
 import (
+	"cmp"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
@@ -14,6 +16,7 @@ type Input struct {
 	Seen         runtime.Pod
 	ProbeResults runtime.ProbeResults
 	Backoff      map[string]Backoff // by container name, as earlier actions gave them
+	BackoffMax   time.Duration      // the longest wait before a restart; 0: BackoffMax
 	Now          time.Time
 
 	// Noticed is when the end of a container was seen first, by its ID, on the clock of Now. It counts in place of an end that
@@ -101,7 +104,7 @@ func (p *planner) newSandbox() {
 	if len(p.Seen.Sandboxes) > 0 {
 		attempt = p.Seen.Sandboxes[0].Attempt + 1
 	}
-	starts, wanted := p.firstStarts(attempt)
+	starts, wanted := p.firstStarts()
 	wanted = wanted && pod.DeletionTimestamp == nil
 	if wanted || p.Seen.Running() {
 		p.stopAll()
@@ -126,28 +129,39 @@ func (p *planner) networkChanged() bool {
 }
 
 // firstStarts is what begins in a new sandbox, and whether there is any point in having one.
-func (p *planner) firstStarts(attempt uint32) (starts []start, wanted bool) {
+func (p *planner) firstStarts() (starts []start, wanted bool) {
 	pod := p.Pod
-	if pod.Spec.RestartPolicy == v1.RestartPolicyNever && attempt > 0 && len(p.Seen.Containers) > 0 {
-		return nil, false
-	}
-	everCreated := false
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		seen := p.Seen.Newest(c.Name)
-		everCreated = everCreated || seen != nil
-		if seen != nil && seen.State == runtime.Exited && seen.ExitCode == 0 && policyOf(pod, c) == v1.RestartPolicyOnFailure {
-			continue
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; InitKind(c) == Init && initEndsPod(pod, c, p.Seen.Newest(c.Name)) {
+			return nil, false
 		}
-		starts = append(starts, start{c, Regular})
 	}
-	if len(starts) == 0 && everCreated {
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; p.begins(c) {
+			starts = append(starts, start{c, Regular})
+		}
+	}
+	if len(starts) == 0 {
 		return nil, false
 	}
 	if inits := pod.Spec.InitContainers; len(inits) > 0 {
 		return []start{{&inits[0], InitKind(&inits[0])}}, true
 	}
 	return starts, true
+}
+
+// begins says whether a regular container is among those that run in a new sandbox: not if it has done its work. In a pod that
+// never restarts it runs there only if it may, or if it never did: a machine that went down before its start is no reason to
+// wait for ever.
+func (p *planner) begins(c *v1.Container) bool {
+	seen := p.Seen.Newest(c.Name)
+	switch {
+	case seen == nil || seen.State == runtime.Created:
+		return Restarts(p.Pod, c, seen)
+	case p.Pod.Spec.RestartPolicy == v1.RestartPolicyNever:
+		return seen.State == runtime.Exited && RestartsAfter(p.Pod, c, seen.ExitCode)
+	}
+	return seen.State != runtime.Exited || seen.ExitCode != 0 || policyOf(p.Pod, c) != v1.RestartPolicyOnFailure
 }
 
 // strays plans the end of what runs in a sandbox that does not serve any more, and nothing else: whatever comes in its
@@ -274,7 +288,7 @@ func (p *planner) probeGrace(probe *v1.Probe) time.Duration {
 		return p.grace
 	}
 	if own := probe.TerminationGracePeriodSeconds; own != nil && *own > 0 {
-		return max(MinGrace, time.Duration(*own)*time.Second)
+		return max(MinGrace, podspec.Seconds(*own))
 	}
 	return p.grace
 }
@@ -290,7 +304,7 @@ func (p *planner) start(s start) {
 	finished := p.lastEnd(name)
 	a := Action{Verb: StartContainer, Container: name, Kind: s.kind, Attempt: attempt, Vital: s.kind == Init}
 	if !finished.IsZero() {
-		next, until := p.Backoff[name].next(backoffKey(s.container), finished, p.Now)
+		next, until := p.Backoff[name].next(backoffKey(s.container), finished, p.Now, cmp.Or(p.BackoffMax, BackoffMax))
 		if until.After(p.Now) {
 			p.wait(s.container, next, until)
 			return
@@ -345,18 +359,19 @@ func (p *planner) stopOne(c *runtime.Container, kind Kind, grace time.Duration, 
 	return &Action{Verb: StopContainer, ID: c.ID, Container: c.Name, Kind: kind, Grace: max(grace, MinGrace), Why: why}
 }
 
-// pruneInits forgets old instances of init containers: all but the newest, or all of them when they begin again.
+// pruneInits forgets old instances of init containers: all that ended but the newest of them, whose log people may want when
+// another one runs, or all of them when they begin again.
 func (p *planner) pruneInits(all bool) {
 	for i := range p.Pod.Spec.InitContainers {
 		first := true
 		for j := range p.Seen.Containers {
 			c := &p.Seen.Containers[j]
-			if c.Name != p.Pod.Spec.InitContainers[i].Name {
+			if c.Name != p.Pod.Spec.InitContainers[i].Name || c.State == runtime.Running || c.State == runtime.Created {
 				continue
 			}
 			keep := first && !all
 			first = false
-			if keep || c.State == runtime.Running || c.State == runtime.Created {
+			if keep {
 				continue
 			}
 			p.do(Action{Verb: RemoveContainer, ID: c.ID, Container: c.Name, Kind: Init, Logs: true})

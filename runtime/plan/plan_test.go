@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,11 @@ func TestSync(t *testing.T) {
 		{"never, all ended, second sandbox dead: no new one", never, abc, []string{"sandbox#1:notready", "a:exited", "b:exited", "c:exited"}, nil},
 		{"never, sandbox dead but a container left running: it is stopped", never, []string{"a"}, []string{"sandbox#1:notready", "a:running"}, []string{"stop a.0", "stop sandbox s1"}},
 		{"on failure, all succeeded, sandbox dead: no new one", onFailure, abc, []string{"sandbox:notready", "a:exited", "b:exited", "c:exited"}, nil},
+		{"never, sandbox dead before the start of its container: begins again", never, []string{"a"}, []string{"sandbox:notready", "a:created"}, []string{"stop sandbox s0", "run sandbox#1", "remove a.0", "start a#1"}},
+		{"never, sandbox dead before the start of one: only that one", never, abc, []string{"sandbox:notready", "a:exited", "b:exited=1", "c:created"}, []string{"stop sandbox s0", "run sandbox#1", "remove c.0", "start c#1"}},
+		{"on failure, sandbox dead before the start of the next instance", onFailure, []string{"a"}, []string{"sandbox:notready", "a#1:created", "a#0:exited=1"}, []string{"stop sandbox s0", "run sandbox#1", "remove a.1", "start a#2"}},
+		{"never, sandbox dead between init and the rest: begins again", never, []string{"init", "a"}, []string{"sandbox:notready", "init:exited"}, []string{"stop sandbox s0", "remove init.0", "run sandbox#1", "start init#1"}},
+		{"never, sandbox dead in the first init container: the pod has failed", never, []string{"init", "a"}, []string{"sandbox:notready", "init:exited=137"}, nil},
 		{"never, sandbox dead and no container seen: begins again", never, abc, []string{"sandbox#2:notready"}, []string{"stop sandbox s2", "run sandbox#3", "start a#0", "start b#0", "start c#0"}},
 		{"what runs in an older sandbox is stopped before anything starts", always, abc, []string{"sandbox#1:ready", "a:running/old", "b:running", "c:exited"}, []string{"stop a.0"}},
 		{"an unknown state is stopped, then restarted", always, abc, []string{"sandbox:ready", "a:running", "b:unknown", "c:running"}, []string{"stop b.0", "start b#1"}},
@@ -157,6 +163,7 @@ func TestSync(t *testing.T) {
 		{"only the serving sandbox counts: init runs again in a new one", always, []string{"init", "a"}, []string{"sandbox#1:ready", "a:exited/old", "init:exited/old"}, []string{"start init#1"}},
 		{"a new sandbox forgets the init containers", always, []string{"init", "a"}, []string{"sandbox:notready", "a:exited", "init:exited"}, []string{"stop sandbox s0", "remove init.0", "run sandbox#1", "start init#1"}},
 		{"older instances of an init container are removed", always, []string{"init", "a"}, []string{"sandbox:ready", "init#2:exited=1", "init#1:exited=1", "init#0:exited=1"}, []string{"remove init.1", "remove init.0", "start init#3"}},
+		{"of a sidecar that runs again the instance before stays to be read", always, []string{"side", "a"}, []string{"sandbox:ready", "side#2:running", "side#1:exited=1", "side#0:exited=1", "a:exited=1"}, []string{"remove side.0", "start a#1"}},
 
 		{"a sidecar comes first and does not end", always, []string{"side", "init", "a"}, []string{"sandbox:ready", "side:running"}, []string{"start init#0"}},
 		{"what comes behind a sidecar is started once", always, []string{"side", "init", "a"}, []string{"sandbox:ready", "side:running", "init:running"}, nil},
@@ -230,17 +237,17 @@ func TestHashEqualsTheKubelets(t *testing.T) {
 	}
 }
 
-func TestCrashBackoff(t *testing.T) {
-	pod := podOf(always, "a")
-	remembered := map[string]Backoff{}
-	now := t0
-	var waits []time.Duration
-	for attempt := range 9 { // it crashes as soon as it runs
+// crashes has a container crash nine times as soon as it runs, and says how many seconds it waits each time, and when the last
+// instance begins.
+func crashes(t *testing.T, pod *v1.Pod, remembered map[string]Backoff, most time.Duration) (waits []time.Duration, now time.Time) {
+	t.Helper()
+	now = t0
+	for attempt := range 9 {
 		seen := look("sandbox:ready", fmt.Sprintf("a#%d:exited=1", attempt))
 		ended := now
 		seen.Containers[0].Finished = ended
 		for {
-			p := Sync(Input{Pod: pod, Seen: seen, Backoff: remembered, Now: now})
+			p := Sync(Input{Pod: pod, Seen: seen, Backoff: remembered, BackoffMax: most, Now: now})
 			if len(p.Actions) == 1 {
 				remembered["a"] = p.Actions[0].Backoff
 				break
@@ -252,8 +259,22 @@ func TestCrashBackoff(t *testing.T) {
 		}
 		waits = append(waits, now.Sub(ended)/time.Second)
 	}
+	return waits, now
+}
+
+func TestCrashBackoff(t *testing.T) {
+	pod := podOf(always, "a")
+	remembered := map[string]Backoff{}
+	waits, now := crashes(t, pod, remembered, 0)
 	if diff := cmp.Diff([]time.Duration{0, 10, 20, 40, 80, 160, 300, 300, 300}, waits); diff != "" {
 		t.Errorf("seconds waited (-want +got)\n%s", diff)
+	}
+	for most, want := range map[time.Duration][]time.Duration{ // KEP-4603
+		time.Minute: {0, 10, 20, 40, 60, 60, 60, 60, 60}, 3 * time.Second: {0, 3, 3, 3, 3, 3, 3, 3, 3},
+	} {
+		if waits, _ := crashes(t, pod, map[string]Backoff{}, most); !cmp.Equal(want, waits) {
+			t.Errorf("%v at most: seconds waited (-want +got)\n%s", most, cmp.Diff(want, waits))
+		}
 	}
 
 	seen := look("sandbox:ready", "a#9:exited=1")
@@ -334,6 +355,9 @@ func TestGrace(t *testing.T) {
 		{"the killer never lengthens", new(int64(30)), nil, time.Minute, 30 * time.Second},
 		{"never less than two seconds", new(int64(0)), nil, 0, 2 * time.Second},
 		{"a forced deletion too", new(int64(30)), new(int64(0)), 0, 2 * time.Second},
+		{"as long as it takes", new(int64(math.MaxInt64)), nil, 0, math.MaxInt32 * time.Second},
+		{"a deletion that takes as long", new(int64(30)), new(int64(math.MaxInt64 / 2)), 0, math.MaxInt32 * time.Second},
+		{"a killer shortens that, too", new(int64(math.MaxInt64)), nil, time.Minute, time.Minute},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pod := podOf(always, "a")

@@ -118,14 +118,24 @@ func policyRestarts(p v1.RestartPolicy, exit int32) bool {
 	}
 }
 
+// CouldRestartAll says that a rule of the pod may ask for all its containers to restart.
+func CouldRestartAll(pod *v1.Pod) bool {
+	return slices.ContainsFunc(specContainers(pod), func(c *v1.Container) bool {
+		return slices.ContainsFunc(c.RestartPolicyRules, func(r v1.ContainerRestartRule) bool {
+			return r.Action == v1.ContainerRestartRuleActionRestartAllContainers
+		})
+	})
+}
+
 // Restarts says whether a container is to be started (again), seen being its newest instance or nil when there is none.
-// A pod that is being deleted starts nothing.
+// A pod that is being deleted starts nothing, and what is known to have ended for good does not start when somebody has removed
+// its last instance.
 func Restarts(pod *v1.Pod, c *v1.Container, seen *runtime.Container) bool {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return false
 	case seen == nil:
-		return true
+		return !overBefore(pod, c)
 	case seen.State == runtime.Running:
 		return false
 	case seen.State != runtime.Exited:
@@ -133,6 +143,17 @@ func Restarts(pod *v1.Pod, c *v1.Container, seen *runtime.Container) bool {
 	default:
 		return RestartsAfter(pod, c, seen.ExitCode)
 	}
+}
+
+// overBefore says that the pod's status tells of a regular container that it ended for good. Where all are made to restart,
+// instances are removed on purpose.
+func overBefore(pod *v1.Pod, c *v1.Container) bool {
+	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(s v1.ContainerStatus) bool { return s.Name == c.Name })
+	if i < 0 || CouldRestartAll(pod) {
+		return false
+	}
+	end := pod.Status.ContainerStatuses[i].State.Terminated
+	return end != nil && !RestartsAfter(pod, c, end.ExitCode)
 }
 
 // The messages of condition PodReadyToStartContainers.

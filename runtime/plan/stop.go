@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
@@ -23,9 +24,9 @@ func Grace(pod *v1.Pod, how runtime.Termination) time.Duration {
 	case pod == nil:
 		grace = orphanGrace
 	case pod.DeletionGracePeriodSeconds != nil:
-		grace = time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
+		grace = podspec.Seconds(*pod.DeletionGracePeriodSeconds)
 	case pod.Spec.TerminationGracePeriodSeconds != nil:
-		grace = time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second
+		grace = podspec.Seconds(*pod.Spec.TerminationGracePeriodSeconds)
 	case how.Grace == 0:
 		grace = v1.DefaultTerminationGracePeriodSeconds * time.Second
 	default:

@@ -15,6 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/plan"
 )
@@ -89,7 +90,7 @@ func (r *Runtime) hook(ctx context.Context, c *v1.Container, id string, h *v1.Li
 		return err
 	case h.Sleep != nil:
 		select {
-		case <-time.After(time.Duration(h.Sleep.Seconds) * time.Second):
+		case <-time.After(podspec.Seconds(h.Sleep.Seconds)):
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)

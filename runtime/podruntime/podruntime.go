@@ -79,6 +79,8 @@ type Config struct {
 	LogLinks string // links to log files by container name; empty: none
 	Starts   int    // sandboxes and containers being made at once, by urgency, priority and arrival of their pods, not counting those that take longer than 20 s; 0: two a processor
 
+	Backoff time.Duration // the longest wait before a container that ended is started again; 0: five minutes
+
 	Changed func(types.UID) // called when Waiting of a pod has changed; must not block
 	Observe observe.To
 }

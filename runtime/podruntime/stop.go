@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/plan"
 )
@@ -34,8 +35,8 @@ func (r *Runtime) Stop(ctx context.Context, pod *v1.Pod, seen runtime.Pod, how r
 func recordedGrace(seen runtime.Pod) time.Duration {
 	for _, c := range seen.Containers {
 		for _, key := range []string{runtime.AnnotationDeletionGracePeriod, runtime.AnnotationTerminationGracePeriod} {
-			if n, err := strconv.ParseInt(c.Annotations[key], 10, 32); err == nil {
-				return max(time.Duration(n)*time.Second, plan.MinGrace)
+			if n, err := strconv.ParseInt(c.Annotations[key], 10, 64); err == nil {
+				return max(podspec.Seconds(n), plan.MinGrace)
 			}
 		}
 	}

@@ -30,7 +30,8 @@ func (r *Runtime) Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (
 	}
 	r.adopt(pod)
 	p := plan.Sync(plan.Input{
-		Pod: pod, Seen: in.Seen, ProbeResults: in.ProbeResults, Backoff: r.memory.backoff(pod.UID), Now: s.now, Noticed: noticed,
+		Pod: pod, Seen: in.Seen, ProbeResults: in.ProbeResults, Backoff: r.memory.backoff(pod.UID), BackoffMax: r.cfg.Backoff,
+		Now: s.now, Noticed: noticed,
 	})
 	s.retry(p.RetryAt)
 	s.wait(p)

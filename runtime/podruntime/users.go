@@ -19,9 +19,9 @@ import (
 )
 
 // Users are the IDs of this machine that pods with user namespaces of their own are given, a range each. The zero value is
-// all IDs but the first 65536, by 65536.
+// all IDs but the first and the last 65536, by 65536.
 type Users struct {
-	First, Count uint32 // both multiples of Each; Count 0: all from First on
+	First, Count uint32 // both multiples of Each; Count 0: all from First on that a kernel maps
 	Each         uint32 // of one pod, a multiple of 65536; 0: 65536
 }
 
@@ -38,11 +38,16 @@ func (u Users) check() (Users, error) {
 	if u.Count == 0 {
 		u.Count = uint32((1<<32 - uint64(u.First)) / uint64(u.Each) * uint64(u.Each))
 	}
+	if u.Count > 0 && uint64(u.First)+uint64(u.Count) == 1<<32 { // no kernel maps a range with the very last ID
+		u.Count -= min(u.Count, u.Each)
+	}
 	switch {
 	case u.Each%idUnit != 0:
 		return u, fmt.Errorf("podruntime: Users.Each is %d, which is no multiple of %d", u.Each, idUnit)
 	case u.First%u.Each != 0 || u.Count%u.Each != 0:
 		return u, fmt.Errorf("podruntime: Users are %d IDs from %d on; both must be multiples of %d, those of one pod", u.Count, u.First, u.Each)
+	case u.Count == 0:
+		return u, fmt.Errorf("podruntime: Users from %d on are no %d IDs before %d, which belongs to nobody", u.First, u.Each, uint32(1<<32-1))
 	case uint64(u.First)+uint64(u.Count) > 1<<32:
 		return u, fmt.Errorf("podruntime: Users are %d IDs from %d on; the last there is is %d", u.Count, u.First, uint32(1<<32-1))
 	}

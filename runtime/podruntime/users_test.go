@@ -188,15 +188,17 @@ func TestUsersMustKeepPodsApart(t *testing.T) {
 		want Users
 		bad  string
 	}{
-		"nothing said":                {Users{}, Users{1 << 16, 1<<32 - 1<<16, 1 << 16}, ""},
-		"more for each":               {Users{Each: 2 << 16}, Users{2 << 16, 1<<32 - 2<<16, 2 << 16}, ""},
+		"nothing said":                {Users{}, Users{1 << 16, 1<<32 - 2<<16, 1 << 16}, ""},
+		"more for each":               {Users{Each: 2 << 16}, Users{2 << 16, 1<<32 - 4<<16, 2 << 16}, ""},
 		"those of a user":             {Users{First: 5 << 16, Count: 7 << 16}, Users{5 << 16, 7 << 16, 1 << 16}, ""},
 		"half a unit":                 {Users{Each: 1 << 15}, Users{}, "Users.Each is 32768"},
 		"a range begins in another":   {Users{First: 3 << 15, Count: 1 << 16}, Users{}, "from 98304 on"},
 		"ranges are not whole":        {Users{First: 1 << 16, Count: 3 << 15}, Users{}, "98304 IDs"},
 		"beyond the last there is":    {Users{First: 1<<32 - 1<<16, Count: 2 << 16}, Users{}, "131072 IDs"},
-		"up to the last there is":     {Users{First: 1<<32 - 1<<16, Count: 1 << 16}, Users{1<<32 - 1<<16, 1 << 16, 1 << 16}, ""},
-		"all from where it begins on": {Users{First: 1<<32 - 2<<16}, Users{1<<32 - 2<<16, 2 << 16, 1 << 16}, ""},
+		"up to the last there is":     {Users{First: 1<<32 - 2<<16, Count: 2 << 16}, Users{1<<32 - 2<<16, 1 << 16, 1 << 16}, ""}, // kubernetes/kubernetes#141345
+		"all from where it begins on": {Users{First: 1<<32 - 3<<16}, Users{1<<32 - 3<<16, 2 << 16, 1 << 16}, ""},
+		"only the last there is":      {Users{First: 1<<32 - 1<<16}, Users{}, "no 65536 IDs before 4294967295"},
+		"only those of the last pod":  {Users{First: 1<<32 - 1<<16, Count: 1 << 16}, Users{}, "no 65536 IDs before 4294967295"},
 	} {
 		got, err := row.in.check()
 		if row.bad != "" {

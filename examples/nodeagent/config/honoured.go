@@ -126,6 +126,8 @@ func honoured() map[string]string {
 		"clusterDNS":           "DNS servers of pods",
 		"clusterDomain":        "domain of the cluster",
 		"resolvConf":           "resolver settings of the host",
+
+		"crashLoopBackOff.maxContainerRestartPeriod": "longest wait before a container that ended is started again",
 		// Node.
 		"registerNode":              "false: the Node object is not created",
 		"registerWithTaints":        "taints of a new Node object",

@@ -41,8 +41,6 @@ func ignored() map[string]string {
 		"volumeStatsAggPeriod":                      "use of volumes is looked up when it is asked for",
 		"localStorageCapacityIsolation":             "ephemeral storage is always counted",
 
-		"crashLoopBackOff.maxContainerRestartPeriod": "the longest wait between restarts is 5 min",
-
 		"kubeletCgroups":               cgroups,
 		"systemCgroups":                cgroups,
 		"systemReservedCgroup":         reserved,
