@@ -17,6 +17,7 @@ const (
 	reasonCreating      = "ContainerCreating"
 	reasonUnknown       = "ContainerStatusUnknown"
 	reasonRestartingAll = "RestartingAllContainers"
+	reasonCrashing      = "CrashLoopBackOff"
 	reasonCompleted     = "Completed"
 )
 
@@ -68,7 +69,7 @@ func (l *look) status(c *v1.Container, kind plan.Kind, old *v1.ContainerStatus) 
 	if newest != nil {
 		s = l.seen(c, newest, before, old)
 	} else {
-		s = l.unseen(c, old)
+		s = l.unseen(c, kind, old)
 	}
 	l.waiting(&s, c, kind, newest)
 	l.healthy(&s, c, kind, newest, old)
@@ -92,7 +93,7 @@ func (l *look) instances(name string) (newest, before *runtime.Container) {
 
 // unseen is the status of a container of which the engine has no instance: it waits for its first start, or what was
 // known of it still holds, or it is gone.
-func (l *look) unseen(c *v1.Container, old *v1.ContainerStatus) v1.ContainerStatus {
+func (l *look) unseen(c *v1.Container, kind plan.Kind, old *v1.ContainerStatus) v1.ContainerStatus {
 	s := v1.ContainerStatus{Name: c.Name, Image: c.Image, State: l.firstWait(), VolumeMounts: mounts(c, nil)}
 	if old == nil {
 		return s
@@ -103,10 +104,12 @@ func (l *look) unseen(c *v1.Container, old *v1.ContainerStatus) v1.ContainerStat
 	s.RestartCount = old.RestartCount
 	s.LastTerminationState = old.LastTerminationState
 	switch {
-	case l.restarting && old.State.Waiting == nil:
+	case l.restarting && (old.State.Waiting == nil || old.State.Waiting.Reason == reasonCrashing):
 		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reasonRestartingAll, Message: removedForAll}}
 		s.LastTerminationState = v1.ContainerState{Terminated: lost(reasonRestartingAll, removedForAll)}
 		s.RestartCount++
+	case old.State.Running != nil && kind == plan.Ephemeral: // which is never started again
+		s.State = v1.ContainerState{Terminated: lost(reasonUnknown, lostWhileUp)}
 	case old.State.Running != nil && s.LastTerminationState.Terminated == nil:
 		// It ran and is gone. With a termination before it, it counts as stopped and not as never started.
 		s.LastTerminationState.Terminated = lost(reasonUnknown, lostWhileUp)

@@ -27,6 +27,7 @@ func TestContainers(t *testing.T) {
 	app, once := pod(always, "app"), pod(never, "app")
 	withInit := pod(always, "i-a", "app")
 	withSidecar := pod(always, "s-a", "app")
+	debugged := pod(always, "app", "e-d")
 	unknown := instance("app", 0, runtime.Unknown)
 	for _, tt := range []struct {
 		rule string
@@ -86,6 +87,8 @@ func TestContainers(t *testing.T) {
 		{"running again with a count that did not move counts one more", Input{Pod: app, Last: told(app, seen(exited("app", 1, 1))), Seen: seen(running("app", 0))}, "app: run last:exit=1/Error #2 R S"},
 		{"running again with a higher count counts as the engine says", Input{Pod: app, Last: told(app, seen(exited("app", 0, 1))), Seen: seen(running("app", 1), exited("app", 0, 1))}, "app: run last:exit=1/Error #1 R S"},
 		{"the same instance running after all is no restart", Input{Pod: app, Last: told(app, seen(exited("app", 1, 1))), Seen: seen(running("app", 1))}, "app: run #1 R S"},
+		{"an ephemeral one that ran and is gone has ended", Input{Pod: debugged, Last: told(debugged, seen(running("app", 0), running("e-d", 0))), Seen: seen(running("app", 0))}, "app: run #0 R S\ne-d: exit=137/ContainerStatusUnknown #0"},
+		{"that is still so when it has not come back", Input{Pod: debugged, Last: told(debugged, seen(running("app", 0), running("e-d", 0)), seen(running("app", 0))), Seen: seen(running("app", 0))}, "app: run #0 R S\ne-d: exit=137/ContainerStatusUnknown #0"},
 		{"c003: a container found exited is reported as it ended", Input{Pod: once, Seen: seen(exited("app", 0, 0))}, "app: exit=0/Completed #0"},
 		{"a stranger among the containers is ignored", Input{Pod: app, Seen: seen(running("pause", 0))}, "app: wait=ContainerCreating #0"},
 	} {

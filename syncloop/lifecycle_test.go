@@ -135,6 +135,36 @@ func TestWhatHasEndedForGoodDoesNotRunAgainWhenItsRecordIsRemoved(t *testing.T) 
 	}
 }
 
+// KEP-5532: a pod that has all of itself restarted, again and again, waits as a container does that restarts alone.
+func TestAPodThatKeepsRestartingAllOfItselfBacksOff(t *testing.T) {
+	onNode(t, nil, func(n *node) {
+		p := n.put("web", "policy=Never a=exit_88 b=sleep_1000", func(p *v1.Pod) {
+			p.Spec.Containers[0].RestartPolicy = new(v1.ContainerRestartPolicyNever)
+			p.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{
+				Action:    v1.ContainerRestartRuleActionRestartAllContainers,
+				ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{88}},
+			}}
+		})
+		var begun []int
+		seen := map[string]bool{}
+		for second := range 80 {
+			if c := n.container(p, "a"); c != nil && !seen[c.ID] {
+				seen[c.ID] = true
+				begun = append(begun, second)
+			}
+			time.Sleep(time.Second)
+		}
+		want := []int{0, 2, 14, 36, 78} // 0, 10, 20 and 40 s, and two in which b ends
+		if !slices.EqualFunc(begun, want, func(a, b int) bool { return a == b || a == b+1 }) {
+			t.Errorf("it began after %v seconds, want %v", begun, want)
+		}
+		a, b := n.shows("web", "a"), n.shows("web", "b")
+		if w := a.State.Waiting; w == nil || w.Reason != "CrashLoopBackOff" || b.State.Running == nil || a.RestartCount != 4 || b.RestartCount != 4 {
+			t.Errorf("the server is told of a %d %+v, of b %d %+v", a.RestartCount, a.State, b.RestartCount, b.State)
+		}
+	})
+}
+
 func TestCase_c003_an_agent_killed_after_a_start_does_not_start_again(t *testing.T) {
 	for _, tt := range []struct{ app, want string }{{"sleep_100000", "Running "}, {"exit_0", "Succeeded "}} {
 		onNode(t, nil, func(n *node) {

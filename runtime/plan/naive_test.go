@@ -137,15 +137,8 @@ func naive(in Input) sketch {
 		if n := newest(c.Name, ""); n != nil {
 			s.starts[c.Name] = n.Restarts + 1
 		}
-		for _, e := range in.Seen.Containers {
-			if e.Name != c.Name || e.State != runtime.Exited {
-				continue
-			}
-			b, known := in.Backoff[c.Name]
-			if known && e.Finished.Sub(b.Updated) <= 10*time.Minute && e.Finished.Add(b.Delay).After(in.Now) {
-				s.starts[c.Name], s.waits[c.Name] = -1, true
-			}
-			break
+		if naiveWaits(in, c.Name) {
+			s.starts[c.Name], s.waits[c.Name] = -1, true
 		}
 	}
 
@@ -224,6 +217,18 @@ func naive(in Input) sketch {
 	return s
 }
 
+// naiveWaits says that a container ended too short a time ago to start again.
+func naiveWaits(in Input, name string) bool {
+	for _, e := range in.Seen.Containers {
+		if e.Name != name || e.State != runtime.Exited {
+			continue
+		}
+		b, known := in.Backoff[name]
+		return known && e.Finished.Sub(b.Updated) <= 10*time.Minute && e.Finished.Add(b.Delay).After(in.Now)
+	}
+	return false
+}
+
 // naiveBegin is for a pod without a sandbox that serves.
 func naiveBegin(in Input, s *sketch, newest func(name, sandbox string) *runtime.Container, stopAll func(), start func(*v1.Container)) {
 	var left []*v1.Container
@@ -270,13 +275,14 @@ func naiveBegin(in Input, s *sketch, newest func(name, sandbox string) *runtime.
 	}
 }
 
-// naiveReset ends and removes everything when a container that ended asks for it.
+// naiveReset ends and removes everything when a container that ended asks for it, and did not end a moment ago.
 func naiveReset(in Input, s *sketch, box string, newest func(name, sandbox string) *runtime.Container, runs func(runtime.Container) bool) bool {
 	asked := false
 	all := slices.Concat(in.Pod.Spec.InitContainers, in.Pod.Spec.Containers)
 	for i := range all {
 		n := newest(all[i].Name, "")
-		asked = asked || n != nil && n.State == runtime.Exited && n.SandboxID == box && naiveRule(&all[i], n.ExitCode) == v1.ContainerRestartRuleActionRestartAllContainers
+		asks := n != nil && n.State == runtime.Exited && n.SandboxID == box && naiveRule(&all[i], n.ExitCode) == v1.ContainerRestartRuleActionRestartAllContainers
+		asked = asked || asks && !naiveWaits(in, all[i].Name)
 	}
 	if !asked {
 		return false

@@ -51,7 +51,8 @@ type Action struct {
 
 	Grace    time.Duration   // StopContainer: how long it may take to end; never zero
 	Logs     bool            // RemoveContainer: the log file goes too
-	Backoff  Backoff         // StartContainer: to be remembered for this name
+	Hookless bool            // StopContainer: its preStop hook does not run
+	Backoff  Backoff         // StartContainer, RemoveContainer: to be remembered for this name; zero: nothing is
 	After    []int           // among stops: indices of those that come first, for as long as grace lasts
 	Resource v1.ResourceName // UpdateContainer: memory or cpu
 	Less     bool            // UpdateContainer: of which it gets less than it has
@@ -183,7 +184,7 @@ func (p *planner) running() {
 	var starts []start
 	for i := range p.Pod.Spec.EphemeralContainers {
 		c := (*v1.Container)(&p.Pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		if p.Seen.Newest(c.Name) == nil {
+		if p.Seen.Newest(c.Name) == nil && !ranBefore(p.Pod.Status.EphemeralContainerStatuses, c.Name) {
 			starts = append(starts, start{c, Ephemeral})
 		}
 	}
@@ -301,20 +302,26 @@ func (p *planner) start(s start) {
 	if seen != nil {
 		attempt = uint32(seen.Restarts) + 1
 	}
-	finished := p.lastEnd(name)
 	a := Action{Verb: StartContainer, Container: name, Kind: s.kind, Attempt: attempt, Vital: s.kind == Init}
-	if !finished.IsZero() {
-		next, until := p.Backoff[name].next(backoffKey(s.container), finished, p.Now, cmp.Or(p.BackoffMax, BackoffMax))
-		if until.After(p.Now) {
-			p.wait(s.container, next, until)
-			return
-		}
-		a.Backoff = next
+	next, until := p.backoff(s.container)
+	if until.After(p.Now) {
+		p.wait(s.container, next, until)
+		return
 	}
+	a.Backoff = next
 	if seen != nil && seen.State == runtime.Created { // whoever made it may still be about to start it
 		p.do(Action{Verb: RemoveContainer, ID: seen.ID, Container: name, Kind: s.kind, Vital: true})
 	}
 	p.do(a)
+}
+
+// backoff is until when a container has to wait that is to start, and what is then to be remembered: nothing if none ended yet.
+func (p *planner) backoff(c *v1.Container) (next Backoff, until time.Time) {
+	finished := p.lastEnd(c.Name)
+	if finished.IsZero() {
+		return Backoff{}, time.Time{}
+	}
+	return p.Backoff[c.Name].next(backoffKey(c), finished, p.Now, cmp.Or(p.BackoffMax, BackoffMax))
 }
 
 // lastEnd is when the newest instance that ended did so, zero when none has. None has ended after that was seen, and none
@@ -380,27 +387,33 @@ func (p *planner) pruneInits(all bool) {
 }
 
 // restartAll plans the removal of every instance after a container ended in a way that asks for it (KEP-5532). The ones
-// that asked go last: should the work be cut short, they still ask.
+// that asked go last: should the work be cut short, they still ask. While all of these ended too short a time ago they wait as
+// if they were to start again alone, and the others go on.
 func (p *planner) restartAll() bool {
-	asks := map[string]bool{}
+	asks, due := map[string]Backoff{}, false
 	for _, c := range specContainers(p.Pod) {
 		seen := p.Seen.Newest(c.Name)
-		if seen != nil && seen.State == runtime.Exited && seen.SandboxID == p.sandbox && RestartsAll(c, seen.ExitCode) {
-			asks[c.Name] = true
+		if seen == nil || seen.State != runtime.Exited || seen.SandboxID != p.sandbox || !RestartsAll(c, seen.ExitCode) {
+			continue
 		}
+		next, until := p.backoff(c)
+		asks[c.Name], due = next, due || !until.After(p.Now)
 	}
-	if len(asks) == 0 || p.Pod.DeletionTimestamp != nil {
+	if !due || p.Pod.DeletionTimestamp != nil {
 		return false
 	}
 	for _, source := range []bool{false, true} {
 		for _, regular := range []bool{true, false} {
-			p.reset(func(name string, kind Kind) bool { return asks[name] == source && (kind == Regular) == regular })
+			p.reset(asks, func(name string, kind Kind) bool {
+				_, asked := asks[name]
+				return asked == source && (kind == Regular) == regular
+			})
 		}
 	}
 	return true
 }
 
-func (p *planner) reset(which func(name string, kind Kind) bool) {
+func (p *planner) reset(asks map[string]Backoff, which func(name string, kind Kind) bool) {
 	for i := range p.Seen.Containers {
 		c := &p.Seen.Containers[i]
 		spec, kind := Find(p.Pod, c.Name)
@@ -409,8 +422,9 @@ func (p *planner) reset(which func(name string, kind Kind) bool) {
 		}
 		if c.State == runtime.Running || c.State == runtime.Unknown {
 			stop := p.stopOne(c, kind, MinGrace, "Stopping container "+c.Name+" to restart all containers")
+			stop.Hookless = true
 			p.plan.Stops = append(p.plan.Stops, *stop)
 		}
-		p.do(Action{Verb: RemoveContainer, ID: c.ID, Container: c.Name, Kind: kind, Vital: true})
+		p.do(Action{Verb: RemoveContainer, ID: c.ID, Container: c.Name, Kind: kind, Vital: true, Backoff: asks[c.Name]})
 	}
 }

@@ -183,6 +183,43 @@ func TestSync(t *testing.T) {
 	}
 }
 
+// kubernetes/kubernetes#51142, #124176: somebody removed the record of a container, whose end the pod's status tells.
+func TestWhatHasEndedForGoodNeedsNoRecord(t *testing.T) {
+	told := func(name string, exit int32) []v1.ContainerStatus {
+		return []v1.ContainerStatus{{Name: name, State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: exit}}}}
+	}
+	for _, tt := range []struct {
+		name   string
+		policy v1.RestartPolicy
+		status v1.PodStatus
+		change func(*v1.Pod)
+		want   []string
+	}{
+		{"never: it does not run again", never, v1.PodStatus{ContainerStatuses: told("b", 1)}, nil, nil},
+		{"on failure: neither, having succeeded", onFailure, v1.PodStatus{ContainerStatuses: told("b", 0)}, nil, nil},
+		{"on failure: it does, having failed", onFailure, v1.PodStatus{ContainerStatuses: told("b", 1)}, nil, []string{"start b#0"}},
+		{"always: it does", always, v1.PodStatus{ContainerStatuses: told("b", 0)}, nil, []string{"start b#0"}},
+		{"it runs when all are made to begin again", never, v1.PodStatus{ContainerStatuses: told("b", 0)}, func(p *v1.Pod) {
+			p.Spec.Containers[0].RestartPolicy = new(v1.ContainerRestartPolicyNever)
+			p.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestartAllContainers}}
+		}, []string{"start b#0"}},
+		{"a debug container never runs again", always, v1.PodStatus{ContainerStatuses: told("b", 0), EphemeralContainerStatuses: told("debug", 0)}, func(p *v1.Pod) {
+			p.Spec.EphemeralContainers = podOf(always, "debug").Spec.EphemeralContainers
+		}, []string{"start b#0"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pod := podOf(tt.policy, "a", "b")
+			pod.Status = tt.status
+			if tt.change != nil {
+				tt.change(pod)
+			}
+			if diff := cmp.Diff(tt.want, Sync(Input{Pod: pod, Seen: look("sandbox:ready", "a:running"), Now: t0}).words()); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestProbesRestart(t *testing.T) {
 	seen := look("sandbox:ready", "a:running")
 	failing := runtime.ProbeResults{"a.0": {Liveness: runtime.Failing}}
@@ -383,5 +420,24 @@ func TestRestartAllContainers(t *testing.T) {
 	got = Sync(Input{Pod: pod, Seen: look("sandbox:ready"), Now: t0}).words()
 	if diff := cmp.Diff([]string{"start init#0"}, got); diff != "" {
 		t.Errorf("afterwards (-want +got)\n%s", diff)
+	}
+
+	seen := look("sandbox:ready", "b#1:exited=88@3s", "a#1:running", "init#1:exited")
+	first := Sync(Input{Pod: pod, Seen: seen, Now: t0})
+	if !first.Stops[0].Hookless {
+		t.Errorf("a hook would run: %+v", first.Stops)
+	}
+	last := first.Actions[len(first.Actions)-1]
+	if last.Backoff.Delay != BackoffFirst {
+		t.Errorf("nothing to be remembered: %+v", last)
+	}
+	last.Backoff.Updated = t0.Add(-time.Minute) // and it ended again 3 s ago
+	again := Input{Pod: pod, Seen: seen, Now: t0, Backoff: map[string]Backoff{"b": last.Backoff}}
+	if diff := cmp.Diff([]string{"wait b 7s"}, Sync(again).words()); diff != "" {
+		t.Errorf("again and again it waits, and a goes on (-want +got)\n%s", diff)
+	}
+	again.Now = t0.Add(7 * time.Second)
+	if diff := cmp.Diff([]string{"stop a.1", "remove a.1", "remove init.1", "remove b.1"}, Sync(again).words()); diff != "" {
+		t.Errorf("when its time is over (-want +got)\n%s", diff)
 	}
 }

@@ -156,6 +156,13 @@ func overBefore(pod *v1.Pod, c *v1.Container) bool {
 	return end != nil && !RestartsAfter(pod, c, end.ExitCode)
 }
 
+// ranBefore says that a status tells of a container of that name that it ran.
+func ranBefore(list []v1.ContainerStatus, name string) bool {
+	return slices.ContainsFunc(list, func(s v1.ContainerStatus) bool {
+		return s.Name == name && (s.State.Running != nil || s.State.Terminated != nil)
+	})
+}
+
 // The messages of condition PodReadyToStartContainers.
 const (
 	NoSandbox       = "no pod sandbox exists"

@@ -22,11 +22,11 @@ func refOf(pod *v1.Pod) runtime.PodRef {
 	return runtime.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 }
 
-// sandboxConfig describes a pod's sandbox. It is the same at each call but for attempt, so that an agent that was
+// sandboxConfig describes a pod's sandbox. It is the same at each call but for attempt and handler, so that an agent that was
 // restarted names the sandbox as the one before it did.
-func (r *Runtime) sandboxConfig(ctx context.Context, pod *v1.Pod, attempt uint32, in runtime.SyncInput) (*runtime.SandboxConfig, []string, error) {
+func (r *Runtime) sandboxConfig(ctx context.Context, pod *v1.Pod, attempt uint32, handler string, in runtime.SyncInput) (*runtime.SandboxConfig, []string, error) {
 	c := &runtime.SandboxConfig{
-		Pod: refOf(pod), Attempt: attempt, LogDir: r.files.logDir(refOf(pod)), NetNS: in.Network.NetNS,
+		Pod: refOf(pod), Attempt: attempt, LogDir: r.files.logDir(refOf(pod)), NetNS: in.Network.NetNS, Handler: handler,
 		Namespaces: namespaces(pod), Resources: r.sizing().sandbox(pod), Overhead: r.sizing().overhead(pod),
 		Ports: ports(pod), Annotations: pod.Annotations, Labels: maps.Clone(pod.Labels),
 	}
@@ -53,9 +53,6 @@ func (r *Runtime) sandboxConfig(ctx context.Context, pod *v1.Pod, attempt uint32
 		}
 	}
 	if c.Security, err = sandboxSecurity(pod, in.Volumes); err != nil {
-		return nil, nil, err
-	}
-	if c.Handler, err = r.class(pod); err != nil {
 		return nil, nil, err
 	}
 	if c.Namespaces.Users, err = r.users(ctx, pod, c.Handler); err != nil {

@@ -576,6 +576,37 @@ func TestAnUnknownRuntimeClassIsToldAndTriedAgain(t *testing.T) {
 	})
 }
 
+// A class may be deleted, or be unknown to an agent that has just started: what runs in its sandbox needs it no more.
+func TestASandboxNeedsItsRuntimeClassOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known := true
+		n := newNode(t, func(c *Config) {
+			c.Classes = func(string) (string, error) {
+				if known {
+					return "micro", nil
+				}
+				return "", runtime.ErrNotFound
+			}
+		})
+		n.engine.SetInfo(runtime.Info{Network: runtime.Condition{OK: true}, Handlers: []runtime.Handler{{}, {Name: "micro", UserNamespaces: true}}})
+		p := pod("sleep 100")
+		p.Spec.RuntimeClassName, p.Spec.HostUsers = new("turbo"), new(false)
+		n.sync(p)
+		known = false
+		if err := n.engine.Exit(n.engine.Newest(p.UID, "a"), 1); err != nil {
+			t.Fatal(err)
+		}
+		n.sync(p)
+		if c := n.look(p).Newest("a"); c == nil || c.State != runtime.Running || c.Restarts != 1 {
+			t.Errorf("it was not started again: %+v %v", c, n.look(p).Waiting)
+		}
+		n.engine.EndSandbox(n.look(p).Sandboxes[0].ID)
+		if _, err := n.Sync(t.Context(), p, runtime.SyncInput{Seen: n.look(p)}); err == nil {
+			t.Error("another sandbox was made without the class")
+		}
+	})
+}
+
 // events is a function as receiver of events.
 type events func(observe.Event)
 

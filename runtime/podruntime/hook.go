@@ -47,7 +47,7 @@ func (s *step) postStart(ctx context.Context, c *v1.Container, id string) error 
 // is to be tried again before the container is stopped.
 func (r *Runtime) preStop(ctx context.Context, pod *v1.Pod, a *ending) (end func(), err error) {
 	c, _ := plan.Find(pod, a.Container)
-	if c == nil || c.Lifecycle == nil || c.Lifecycle.PreStop == nil || !r.memory.once(pod.UID, preStopRun, a.ID) {
+	if a.Hookless || c == nil || c.Lifecycle == nil || c.Lifecycle.PreStop == nil || !r.memory.once(pod.UID, preStopRun, a.ID) {
 		return func() {}, nil
 	}
 	running, cancel := context.WithCancel(ctx)

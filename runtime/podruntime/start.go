@@ -154,7 +154,7 @@ func with[V any](m map[string]V, name string, value V) map[string]V {
 // describe makes the container's config, and its sandbox's when an earlier step made that.
 func (s *step) describe(ctx context.Context, m *making) (*runtime.ContainerConfig, error) {
 	if s.config == nil {
-		config, _, err := s.sandboxConfig(ctx, s.pod, s.sandbox.Attempt, s.in)
+		config, _, err := s.sandboxConfig(ctx, s.pod, s.sandbox.Attempt, s.sandbox.Handler, s.in)
 		if err != nil {
 			return nil, err
 		}

@@ -112,7 +112,7 @@ func (s *step) retry(at time.Time) {
 func (s *step) wait(p plan.Plan) {
 	starting := map[string]bool{}
 	for _, a := range p.Actions {
-		starting[a.Container] = true
+		starting[a.Container] = starting[a.Container] || a.Verb == plan.StartContainer
 	}
 	changed := false
 	for _, c := range allContainers(s.pod) {
@@ -139,7 +139,11 @@ func (s *step) do(ctx context.Context, a plan.Action) error {
 		return s.gated("", func() error { return s.runSandbox(ctx, a) })
 	case plan.RemoveContainer:
 		s.result.Acted = true
-		return s.removeContainer(ctx, a.ID, a.Logs)
+		err := s.removeContainer(ctx, a.ID, a.Logs)
+		if err == nil {
+			s.memory.remember(s.pod.UID, a.Container, a.Backoff)
+		}
+		return err
 	case plan.StartContainer:
 		return s.gated(a.Container, func() error { return s.startContainer(ctx, a) })
 	case plan.UpdateContainer:
@@ -228,7 +232,11 @@ func (s *step) makeSandbox(ctx context.Context, attempt uint32) (string, error) 
 			return "", err
 		}
 	}
-	config, warnings, err := s.sandboxConfig(ctx, s.pod, attempt, s.in)
+	handler, err := s.class(s.pod)
+	if err != nil {
+		return "", err
+	}
+	config, warnings, err := s.sandboxConfig(ctx, s.pod, attempt, handler, s.in)
 	if err != nil {
 		return "", err
 	}
