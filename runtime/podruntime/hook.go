@@ -28,7 +28,7 @@ func (s *step) postStart(ctx context.Context, c *v1.Container, id string) error 
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 		return nil
 	}
-	err := s.hook(ctx, c, id, c.Lifecycle.PostStart)
+	err := s.hook(ctx, s.pod, c, id, c.Lifecycle.PostStart)
 	if err == nil {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (r *Runtime) preStop(ctx context.Context, pod *v1.Pod, a *ending) (end func
 	done := make(chan error, 1)
 	go func() {
 		defer close(done)
-		done <- r.hook(running, c, a.ID, c.Lifecycle.PreStop)
+		done <- r.hook(running, pod, c, a.ID, c.Lifecycle.PreStop)
 	}()
 	end = func() {
 		cancel()
@@ -80,7 +80,7 @@ func (r *Runtime) preStop(ctx context.Context, pod *v1.Pod, a *ending) (end func
 	return end, nil
 }
 
-func (r *Runtime) hook(ctx context.Context, c *v1.Container, id string, h *v1.LifecycleHandler) error {
+func (r *Runtime) hook(ctx context.Context, pod *v1.Pod, c *v1.Container, id string, h *v1.LifecycleHandler) error {
 	switch {
 	case h.Exec != nil:
 		out, err := r.cfg.Engine.Exec(ctx, id, h.Exec.Command)
@@ -93,25 +93,51 @@ func (r *Runtime) hook(ctx context.Context, c *v1.Container, id string, h *v1.Li
 		case <-time.After(podspec.Seconds(h.Sleep.Seconds)):
 			return nil
 		case <-ctx.Done():
+			r.metrics.sleepsCut.Record(1)
 			return context.Cause(ctx)
 		}
 	case h.HTTPGet != nil:
-		return r.httpHook(ctx, c, id, h.HTTPGet)
+		req, err := r.hookRequest(ctx, c, id, h.HTTPGet)
+		if err != nil {
+			return err
+		}
+		return r.ask(pod, req)
 	}
 	return errors.New("the handler is none of exec, httpGet and sleep")
 }
 
-// httpHook asks an address of the container. Any answer is a success, whatever its status.
-func (r *Runtime) httpHook(ctx context.Context, c *v1.Container, id string, h *v1.HTTPGetAction) error {
+// ask sends a hook's request. Any answer is a success, whatever its status; one in plain HTTP to HTTPS is asked for again in
+// plain HTTP, without what may be secret.
+func (r *Runtime) ask(pod *v1.Pod, req *http.Request) error {
+	resp, err := r.hooks.Do(req)
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		req = req.Clone(req.Context())
+		req.URL.Scheme = "http"
+		req.Header.Del("Authorization")
+		if resp, err = r.hooks.Do(req); err == nil {
+			r.metrics.plainHooks.Record(1)
+			r.tell(pod, "", true, "LifecycleHTTPFallback", "request to HTTPS lifecycle hook "+req.URL.Host+" got HTTP response, retry with HTTP succeeded")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 10<<10)) // the answer does not matter
+	return nil
+}
+
+// hookRequest is for an address of the container.
+func (r *Runtime) hookRequest(ctx context.Context, c *v1.Container, id string, h *v1.HTTPGetAction) (*http.Request, error) {
 	host := h.Host
 	if host == "" {
 		seen, err := r.cfg.Engine.Container(ctx, id)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		sandbox, err := r.cfg.Engine.Sandbox(ctx, seen.SandboxID)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if host = first(sandbox.IPs); sandbox.HostNetwork && host == "" && r.cfg.HostIPs != nil {
 			host = first(r.cfg.HostIPs())
@@ -124,7 +150,7 @@ func (r *Runtime) httpHook(ctx context.Context, c *v1.Container, id string, h *v
 		}
 	}
 	if host == "" || port < 1 || port > 65535 {
-		return fmt.Errorf("httpGet: no address: host %q, port %s", host, h.Port.String())
+		return nil, fmt.Errorf("httpGet: no address: host %q, port %s", host, h.Port.String())
 	}
 	u := url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(port))}
 	if h.Scheme == v1.URISchemeHTTPS {
@@ -140,7 +166,7 @@ func (r *Runtime) httpHook(ctx context.Context, c *v1.Container, id string, h *v
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, header := range h.HTTPHeaders {
 		req.Header.Add(header.Name, header.Value)
@@ -151,13 +177,7 @@ func (r *Runtime) httpHook(ctx context.Context, c *v1.Container, id string, h *v
 	if _, given := req.Header["User-Agent"]; !given {
 		req.Header.Set("User-Agent", hookUserAgent)
 	}
-	resp, err := r.hooks.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 10<<10)) // the answer does not matter
-	return nil
+	return req, nil
 }
 
 func hookClient() *http.Client {

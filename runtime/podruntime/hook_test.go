@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/runtimetest"
 )
@@ -84,6 +86,24 @@ func TestHooks(t *testing.T) {
 	if err := n.Stop(t.Context(), p, seen, runtime.Termination{}); err != nil || len(asked) > 0 {
 		t.Errorf("the hook ran twice, or %v", err)
 	}
+
+	t.Run("what speaks plain HTTP is asked so, without credentials", func(t *testing.T) {
+		var told []observe.Event
+		n := newNode(t, func(c *Config) { c.Observe.Events = events(func(e observe.Event) { told = append(told, e) }) })
+		p := pod(polite)
+		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{
+			Host: u.Hostname(), Port: intstr.Parse(u.Port()), Scheme: v1.URISchemeHTTPS, Path: "hi",
+			HTTPHeaders: []v1.HTTPHeader{{Name: "Authorization", Value: "secret"}, {Name: "X-Other", Value: "x"}},
+		}}}
+		seen, _ := n.sync(p)
+		r := <-asked
+		if c := seen.Newest("a"); c.State != runtime.Running || r.URL.Path != "/hi" || r.Header.Get("Authorization") != "" || r.Header.Get("X-Other") != "x" {
+			t.Errorf("%v, asked %s %v", c.State, r.URL, r.Header)
+		}
+		if !slices.ContainsFunc(told, func(e observe.Event) bool { return e.Reason == "LifecycleHTTPFallback" && e.Warning }) {
+			t.Errorf("people were told %+v", told)
+		}
+	})
 
 	t.Run("a failing postStart stops the container", func(t *testing.T) {
 		n := newNode(t)

@@ -132,6 +132,7 @@ type metrics struct {
 	userPods, userPodErrors     observe.Metric // those in a user namespace of their own
 	containers, containerErrors observe.Metric
 	resizes                     observe.Metric
+	sleepsCut, plainHooks       observe.Metric
 }
 
 func newMetrics(o observe.To) (*metrics, error) {
@@ -143,6 +144,8 @@ func newMetrics(o observe.To) (*metrics, error) {
 		userPodErrors:   in.Counter("kubelet_started_user_namespaced_pods_errors_total", "Those of them that did not start, or whose first containers did not."),
 		containers:      in.Counter("kubelet_started_containers_total", "Containers started.", "container_type"),
 		containerErrors: in.Counter("kubelet_started_containers_errors_total", "Containers that could not be started.", "container_type", "code"),
+		sleepsCut:       in.Counter("kubelet_sleep_action_terminated_early_total", "Sleeps of hooks that were cut."),
+		plainHooks:      in.Counter("kubelet_lifecycle_handler_http_fallbacks_total", "Hooks over HTTPS that were answered, and then asked, in plain HTTP."),
 		resizes: in.Histogram("kubelet_pod_resize_duration_milliseconds", "Time of giving a running pod its new sizes.",
 			[]float64{1, 5, 10, 50, 100, 500, 1000, 5000}, "success"),
 	}
