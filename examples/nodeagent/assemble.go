@@ -39,7 +39,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		return err
 	}
 	var b build
-	registry := prometheus.NewRegistry()
+	registry, ofProbes := prometheus.NewRegistry(), prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	journal := new(observe.Journal)
 	told := []observe.Events{journal}
@@ -124,7 +124,9 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	})
 	statuses := one(&b, status.New, status.Config{Sink: m.statusSink(log), Observe: obs("status")})
 	guard := newGuards(&b, o, guarded{engine, images, dead, figures, &roster, grouped, statuses, m.kickNode}, obs, log)
-	health := one(&b, probes.New, probes.Config{Exec: engine, GRPC: grpcprobe.Check, HostIPs: hosts, Changed: roster.Wake, Observe: obs("probe")})
+	probing := obs("probe")
+	probing.Metrics = prom.New(ofProbes) // shown apart, as monitoring of kubelets has it
+	health := one(&b, probes.New, probes.Config{Exec: engine, GRPC: grpcprobe.Check, HostIPs: hosts, Changed: roster.Wake, Observe: probing})
 	sources := m.sources(&b, o, obs("staticpod"))
 	if b.err != nil {
 		return b.err
@@ -158,6 +160,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Pods: &roster, Running: pods, Logs: pods, Streams: stream.Proxy{URLs: engine, Pods: pods}, Timeline: journal,
 		Metrics: map[string]http.Handler{
 			"/metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), "/metrics/resource": figures.ResourceMetrics(),
+			"/metrics/probes": promhttp.HandlerFor(ofProbes, promhttp.HandlerOpts{}),
 		},
 		Health:  map[string]func() error{"syncloop": loop.Healthy, "pleg": lifecycle.Healthy, "runtime": watch.Healthy},
 		Summary: figures.Summary, Garbage: garbage{dead, guard.images}, Configz: map[string]any{"kubeletconfig": o.kubelet}, Observe: obs("server"),

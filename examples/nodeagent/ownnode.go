@@ -15,10 +15,14 @@ import (
 
 // sizes is how much this machine has for pods.
 func sizes(b *build, o *options, figures *stats.Collector) nodestatus.Sizes {
+	storage := figures.Storage
+	if !value(o.kubelet.LocalStorageCapacityIsolation) {
+		storage = nil
+	}
 	return nodestatus.Sizes{
 		Machine: machineOf(figures), MaxPods: int(o.kubelet.MaxPods), PodsPerCore: int(o.kubelet.PodsPerCore), EvictionHard: o.kubelet.EvictionHard,
 		KubeReserved: one(b, nodestatus.ParseReserved, o.kubelet.KubeReserved), SystemReserved: one(b, nodestatus.ParseReserved, o.kubelet.SystemReserved),
-		Storage: figures.Storage,
+		Storage: storage,
 	}
 }
 

@@ -118,18 +118,33 @@ func TestOwnNodeIsLookedAtAnewWithinTenSeconds(t *testing.T) {
 }
 
 func TestOwnNodeOfThisMachine(t *testing.T) {
-	o, err := parse([]string{"--pod-manifest-path=/m", "--root-dir=" + t.TempDir()}, &bytes.Buffer{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b build
-	figures := one(&b, stats.New, stats.Config{RootDir: o.flags.RootDir})
-	own := newOwnNode(&b, o, figures, slog.New(slog.DiscardHandler))
-	if b.err != nil {
-		t.Fatal(b.err)
-	}
-	node := own.object()
-	if node == nil || node.Status.Allocatable.Cpu().IsZero() || node.Status.Allocatable.Pods().Value() != 110 {
-		t.Errorf("it is %v", node)
+	for _, c := range []struct {
+		rule    string
+		flags   []string
+		kept    int64 // CPUs that pods may not have
+		storage bool
+	}{
+		{"all of it", nil, 0, true},
+		{"without the CPUs reserved by number", []string{"--reserved-cpus=0", "--kube-reserved=cpu=100m"}, 1, true},
+		{"without its disk", []string{"--local-storage-capacity-isolation=false"}, 0, false},
+	} {
+		o, err := parse(append([]string{"--pod-manifest-path=/m", "--root-dir=" + t.TempDir()}, c.flags...), &bytes.Buffer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b build
+		figures := one(&b, stats.New, stats.Config{RootDir: o.flags.RootDir})
+		own := newOwnNode(&b, o, figures, slog.New(slog.DiscardHandler))
+		if b.err != nil {
+			t.Fatal(b.err)
+		}
+		node := own.object()
+		if node == nil || node.Status.Allocatable.Pods().Value() != 110 {
+			t.Fatalf("%s: it is %v", c.rule, node)
+		}
+		kept := node.Status.Capacity.Cpu().MilliValue() - node.Status.Allocatable.Cpu().MilliValue()
+		if _, storage := node.Status.Allocatable[v1.ResourceEphemeralStorage]; kept != 1000*c.kept || storage != c.storage {
+			t.Errorf("%s: %d thousandths of a CPU are kept back, storage %v", c.rule, kept, storage)
+		}
 	}
 }

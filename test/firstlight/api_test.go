@@ -186,7 +186,7 @@ func (n protocol) TestCommands(t *testing.T) {
 // TestUnauthorized asks without the token, and with a wrong one.
 func (n *node) TestUnauthorized(t *testing.T) {
 	for _, path := range []string{
-		"/pods", "/runningpods/", "/metrics", "/debug/pods", "/healthz", "/healthz/pleg", "/containerLogs/default/web-node/web",
+		"/pods", "/runningpods/", "/metrics", "/metrics/probes", "/debug/pods", "/healthz", "/healthz/pleg", "/containerLogs/default/web-node/web",
 		"/exec/default/web-node/web?command=sh&output=1", "/nothing",
 	} {
 		for _, token := range []string{"", "wrong", n.token(t) + "x"} {
@@ -231,6 +231,9 @@ func (n *node) TestAnswers(t *testing.T) {
 	}
 	if !regexp.MustCompile(`(?m)^kubelet_started_pods_total [4-9]`).MatchString(metrics) {
 		t.Error("/metrics does not count the four pods")
+	}
+	if probes := n.get(t, "/metrics/probes"); strings.Contains(probes, "kubelet_") || strings.Contains(metrics, "prober_") {
+		t.Errorf("metrics of probes do not stand apart: %s", probes)
 	}
 
 	var lines []struct {

@@ -191,5 +191,6 @@ func (o *Overrides) Load() (*v1beta1.KubeletConfiguration, []Warning, error) {
 	if err := Validate(c); err != nil {
 		return nil, warnings, fmt.Errorf("the configuration cannot work:\n%w", err)
 	}
+	reserveCPUs(c)
 	return c, warnings, nil
 }

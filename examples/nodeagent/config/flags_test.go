@@ -100,6 +100,9 @@ func TestAFlagGoesOverTheFileOnlyWhenGiven(t *testing.T) {
 		{"soft thresholds with their grace", "--eviction-soft=memory.available<10% --eviction-soft-grace-period=memory.available=90s", func(c *v1beta1.KubeletConfiguration) bool {
 			return c.EvictionSoft["memory.available"] == "10%" && c.EvictionSoftGracePeriod["memory.available"] == "90s"
 		}},
+		{"CPUs reserved by number count in place of cpu", "--reserved-cpus=0-2,2,5 --kube-reserved=cpu=1,memory=1Gi --system-reserved=cpu=100m", func(c *v1beta1.KubeletConfiguration) bool {
+			return maps.Equal(c.SystemReserved, map[string]string{"cpu": "4"}) && maps.Equal(c.KubeReserved, map[string]string{"memory": "1Gi"})
+		}},
 		{"port 0 serves nothing", "--port=0", func(c *v1beta1.KubeletConfiguration) bool { return !*c.EnableServer && c.Port == 10250 }},
 		{"a socket without its scheme", "--container-runtime-endpoint=/run/x.sock", func(c *v1beta1.KubeletConfiguration) bool {
 			return c.ContainerRuntimeEndpoint == "unix:///run/x.sock"

@@ -39,7 +39,6 @@ func ignored() map[string]string {
 		"configMapAndSecretChangeDetectionStrategy": "objects in use are always watched",
 		"enableControllerAttachDetach":              "volumes are attached by the controller",
 		"volumeStatsAggPeriod":                      "use of volumes is looked up when it is asked for",
-		"localStorageCapacityIsolation":             "ephemeral storage is always counted",
 
 		"kubeletCgroups":               cgroups,
 		"systemCgroups":                cgroups,
@@ -54,7 +53,6 @@ func ignored() map[string]string {
 		"cpuManagerReconcilePeriod":    managers,
 		"memoryManagerPolicy":          managers,
 		"reservedMemory":               managers,
-		"reservedSystemCPUs":           managers,
 		"topologyManagerPolicy":        managers,
 		"topologyManagerPolicyOptions": managers,
 		"topologyManagerScope":         managers,

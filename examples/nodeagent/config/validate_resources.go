@@ -41,7 +41,7 @@ func (p *problems) resources(c *v1beta1.KubeletConfiguration) {
 		if c.SystemReservedCgroup != "" || c.KubeReservedCgroup != "" {
 			p.add("reservedSystemCPUs", c.ReservedSystemCPUs, "be empty while systemReservedCgroup or kubeReservedCgroup is given")
 		}
-		if !validCPUs(c.ReservedSystemCPUs) {
+		if _, ok := countCPUs(c.ReservedSystemCPUs); !ok {
 			p.add("reservedSystemCPUs", c.ReservedSystemCPUs, "be numbers and ranges such as 0-3,7")
 		}
 	}
@@ -106,21 +106,42 @@ func (p *problems) enforced(c *v1beta1.KubeletConfiguration) {
 	}
 }
 
-// validCPUs tells whether a list such as 0-3,7 can be read.
-func validCPUs(list string) bool {
+// reserveCPUs has CPUs that are reserved by their numbers kept from pods, in place of all else that is said of cpu.
+func reserveCPUs(c *v1beta1.KubeletConfiguration) {
+	n, _ := countCPUs(c.ReservedSystemCPUs)
+	if n == 0 {
+		return
+	}
+	c.KubeReserved, c.SystemReserved = maps.Clone(c.KubeReserved), maps.Clone(c.SystemReserved)
+	delete(c.KubeReserved, "cpu")
+	if c.SystemReserved == nil {
+		c.SystemReserved = map[string]string{}
+	}
+	c.SystemReserved["cpu"] = strconv.Itoa(n)
+}
+
+const mostCPUs = 1 << 16 // more than any kernel supports
+
+// countCPUs tells how many CPUs a list such as 0-3,7 names, and whether it can be read.
+func countCPUs(list string) (n int, ok bool) {
+	named := map[int]bool{}
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, ranged := strings.Cut(part, "-")
 		low, err := strconv.Atoi(first)
-		if err != nil || low < 0 {
-			return false
+		if err != nil || low < 0 || low > mostCPUs {
+			return 0, false
 		}
+		high := low
 		if ranged {
-			if high, err := strconv.Atoi(last); err != nil || high < low {
-				return false
+			if high, err = strconv.Atoi(last); err != nil || high < low || high > mostCPUs {
+				return 0, false
 			}
 		}
+		for cpu := low; cpu <= high; cpu++ {
+			named[cpu] = true
+		}
 	}
-	return true
+	return len(named), true
 }
 
 // choices checks the fields that take one of a few words.
