@@ -47,7 +47,7 @@ func choose(containers []runtime.Container, p policy) []victim[runtime.Container
 	}
 	stay := make([][]runtime.Container, 0, len(groups))
 	for key, group := range groups {
-		slices.SortFunc(group, newestFirst)
+		slices.SortFunc(group, latestFirst)
 		idle := func(c runtime.Container) bool {
 			return c.State != runtime.Running && (p.born.IsZero() || !c.Created.After(p.born))
 		}
@@ -129,7 +129,13 @@ func chooseSandboxes(sandboxes []runtime.Sandbox, containers []runtime.Container
 	return out
 }
 
-// newestFirst is the order in which podruntime sees the containers of a pod.
+// latestFirst is the order of instances of one name, as podruntime sees them: their numbers say which is newer, since a clock
+// may have been set between them.
+func latestFirst(a, b runtime.Container) int {
+	return cmp.Or(cmp.Compare(b.Restarts, a.Restarts), newestFirst(a, b))
+}
+
+// newestFirst is the order in which containers were created.
 func newestFirst(a, b runtime.Container) int {
 	return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(b.Restarts, a.Restarts), cmp.Compare(a.ID, b.ID))
 }

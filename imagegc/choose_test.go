@@ -16,14 +16,19 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// instance reads "pod/name#restarts state", created that many minutes after start.
+// instance reads "pod/name#restarts state", created that many minutes after start, or with "#restarts@minutes" after others.
 func instance(text string) runtime.Container {
 	id, state, _ := strings.Cut(text, " ")
 	pod, name, _ := strings.Cut(id, "/")
 	name, restarts, _ := strings.Cut(name, "#")
+	restarts, minutes, at := strings.Cut(restarts, "@")
 	c := runtime.Container{ID: id, Name: name, Pod: runtime.PodRef{UID: types.UID(pod)}}
 	_, _ = fmt.Sscan(restarts, &c.Restarts)
-	c.Created = start.Add(time.Duration(c.Restarts) * time.Minute)
+	created := c.Restarts
+	if at {
+		_, _ = fmt.Sscan(minutes, &created)
+	}
+	c.Created = start.Add(time.Duration(created) * time.Minute)
 	c.State = map[string]runtime.State{"": runtime.Exited, "running": runtime.Running, "created": runtime.Created, "unknown": runtime.Unknown}[state]
 	return c
 }
@@ -57,6 +62,8 @@ func TestChoose(t *testing.T) {
 		{rule: "of an unwanted pod all goes that does not run", perName: 1, total: -1, gone: "p", have: []string{"p/a#0", "p/a#1 created", "p/b#0 unknown", "p/c#0 running", "q/a#0"}, want: []string{"p/a#0", "p/b#0", "p/a#1"}},
 		{rule: "a young one stays also of an unwanted pod", perName: 1, total: -1, gone: "p", age: time.Hour - 30*time.Second, have: []string{"p/a#0", "p/a#1"}, want: []string{"p/a#0"}},
 		{rule: "young ones are not counted", perName: 1, total: -1, age: time.Hour - 90*time.Second, have: []string{"p/a#0", "p/a#1", "p/a#2", "p/a#3"}, want: []string{"p/a#0"}},
+		{rule: "numbers say which is newer, not times: a clock may have been set", perName: 1, total: -1, have: []string{"p/a#0@9", "p/a#1@3"}, want: []string{"p/a#0@9"}},
+		{rule: "one about to start is the newest whatever its time", perName: 1, total: -1, have: []string{"p/a#0@9", "p/a#1@3 created"}},
 		{rule: "what belongs to no pod is not ours", perName: 1, total: 0, gone: "", have: []string{"/a#0", "/a#1"}},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
