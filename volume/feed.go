@@ -60,6 +60,9 @@ func (a *answer) take(n need, value any, expires time.Time, err error, now time.
 		a.value, a.err, a.failures = value, nil, 0
 		switch n.kind {
 		case kindCertificate:
+			if soonest := now.Add(leastLife); expires.Before(soonest) { // a clock is wrong
+				expires = soonest
+			}
 			a.due = expires.Add(time.Duration(spread(renewMost)))
 		case kindToken:
 			a.due = now.Add(renewAfter(expires.Sub(now), time.Duration(n.seconds)*time.Second, rand.Float64()))
@@ -83,15 +86,31 @@ func (a *answer) take(n need, value any, expires time.Time, err error, now time.
 	return fresh
 }
 
+const (
+	leeway    = time.Minute     // how far clocks may be apart: a token from so far in the future is still good
+	leastLife = 5 * time.Minute // of a token or a certificate, whatever clocks say
+)
+
 // renewAfter is how long a token is used before it is asked for anew: four fifths of its life, a day at most, and up to ten
-// seconds less. What is left by the clock counts, unless the clock is too far off: no token lives less than ten minutes.
+// seconds less. What is left by the clock counts, unless the clock is too far off: no token lives less than ten minutes. One
+// that lives longer than it should comes from a clock that is ahead, and is good for nothing once that is put right.
 func renewAfter(left, wanted time.Duration, spread float64) time.Duration {
-	const day, least, jitter = 24 * time.Hour, 5 * time.Minute, float64(10 * time.Second)
+	const day, jitter = 24 * time.Hour, float64(10 * time.Second)
 	life := min(left, wanted)
-	if left < least {
+	switch {
+	case left < leastLife:
 		life = wanted
+	case left > wanted+leeway:
+		life = leastLife
 	}
 	return max(0, min(life/5*4, day)-time.Duration(spread*jitter))
+}
+
+// stepped says that by the clock on the wall an answer is from the future, or should have been asked for anew long ago: the
+// clock was set, or the machine slept. Timers do not notice.
+func stepped(asked, due, now time.Time) bool {
+	asked, due, now = asked.Round(0), due.Round(0), now.Round(0)
+	return !due.IsZero() && (now.Before(asked.Add(-leeway)) || now.After(due.Add(leeway)))
 }
 
 // backoff is the wait after some failures: a second, doubled up to a minute, and spread by half.
@@ -122,6 +141,9 @@ func (m *Manager) supply(ctx context.Context, p *pod, pod *v1.Pod, used map[stri
 		case a.err != nil && a.told && a.value == nil:
 			a.err, a.ask = nil, true
 		case a.open(), n.followed() && now.Sub(a.asked) >= relook && !immutable(a.value):
+			a.ask = true
+		case !n.followed() && a.err == nil && stepped(a.asked, a.due, now):
+			m.log.Info("the clock was set, or stood still; what depends on time is asked for anew", "pod", pod.Name, "namespace", pod.Namespace, "uid", pod.UID, "what", n)
 			a.ask = true
 		}
 	}

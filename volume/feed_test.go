@@ -23,13 +23,37 @@ func TestRenewAfter(t *testing.T) {
 		{"up to ten seconds earlier", hour, hour, .99, 48*time.Minute - 9900*time.Millisecond},
 		{"after a day, however long it lives", 1000 * hour, 1000 * hour, 0, 24 * hour},
 		{"the server may grant less than is asked for", 2 * hour, 1000 * hour, 0, 96 * time.Minute},
-		{"a clock that is late does not make it live longer", 2 * hour, hour, 0, 48 * time.Minute},
+		{"a clock that is a little late", hour + 30*time.Second, hour, 0, 48 * time.Minute},
+		{"the server's clock is ahead, and may be put right", 48 * hour, hour, 0, 4 * time.Minute},
 		{"a clock that is early does not make it asked for without end", 7 * time.Second, hour, 0, 48 * time.Minute},
 		{"a clock that is days early neither", -1000 * hour, 2000 * hour, 0, 24 * hour},
 		{"the shortest there is", 10 * time.Minute, 10 * time.Minute, 0, 8 * time.Minute},
 	} {
 		if got := renewAfter(c.left, c.wanted, c.spread); got != c.want {
 			t.Errorf("%s: %v, want %v", c.rule, got, c.want)
+		}
+	}
+}
+
+// Field reports kubernetes/kubernetes#124022, #123415 and #132993: clocks were put right, and tokens were not valid for days.
+func TestStepped(t *testing.T) {
+	asked := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	due := asked.Add(48 * time.Minute)
+	for _, c := range []struct {
+		rule string
+		due  time.Time
+		now  time.Time
+		want bool
+	}{
+		{"in between", due, asked.Add(30 * time.Minute), false},
+		{"its timer is about to ring", due, due.Add(time.Second), false},
+		{"the clock was put back by seconds", due, asked.Add(-30 * time.Second), false},
+		{"by days", due, asked.Add(-48 * time.Hour), true},
+		{"the machine slept", due, due.Add(2 * time.Hour), true},
+		{"it is asked again anyhow", time.Time{}, asked.Add(-48 * time.Hour), false},
+	} {
+		if got := stepped(asked, c.due, c.now); got != c.want {
+			t.Errorf("%s: %v", c.rule, got)
 		}
 	}
 }

@@ -208,6 +208,18 @@ func TestAPodWaitsForItsCertificateAndGetsTheNextInTime(t *testing.T) {
 	})
 }
 
+// The clock of this host is hours ahead, or the signer's is behind: what was issued is over when it comes.
+func TestACertificateThatIsOverAtOnceIsNotAskedForWithoutEnd(t *testing.T) {
+	s := &signer{life: -3 * time.Hour}
+	s.bubble(t, func(r *rig) {
+		_, _ = r.Mount(r.t.Context(), podWith("u1", projected("id", certificateOf("ED25519"))))
+		time.Sleep(time.Hour)
+		if n := s.requests(); n < 2 || n > 13 {
+			r.t.Errorf("%d requests in an hour", n)
+		}
+	})
+}
+
 func TestARefusedCertificateIsNotAskedForAgain(t *testing.T) {
 	s := &signer{refuse: true}
 	s.bubble(t, func(r *rig) {
