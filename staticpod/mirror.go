@@ -38,8 +38,8 @@ type act struct {
 	del, create *v1.Pod // nil: nothing to delete, to create
 }
 
-// next decides. A mirror pod is right when it mirrors the version that is wanted, or the one that is still being stopped:
-// that one keeps its mirror until it has ended. Another mirror pod is deleted, and one is made for what is wanted once no
+// next decides. A mirror pod is right when it mirrors the version that is wanted, and not a life of it that is over while
+// another one has begun, or the one that is still being stopped: that one keeps its mirror until it has ended. Another mirror pod is deleted, and one is made for what is wanted once no
 // other version runs any more. removable says that the mirror of a pod nobody knows may go. wait says when to ask again, 0:
 // when something changes.
 func (r *record) next(c couple, shown *v1.Pod, removable bool, now time.Time) (a act, wait time.Duration) {
@@ -52,7 +52,7 @@ func (r *record) next(c couple, shown *v1.Pod, removable bool, now time.Time) (a
 	if shown != nil && shown.UID == r.gone && now.Before(r.still) {
 		shown, wait = nil, r.still.Sub(now) // deleted; the news is under way
 	}
-	if shown != nil && shown.DeletionTimestamp == nil && (mirrors(shown, c.wanted) || mirrors(shown, c.ending)) {
+	if shown != nil && shown.DeletionTimestamp == nil && (mirrors(shown, c.wanted) && !outlived(shown, c.wanted) || mirrors(shown, c.ending)) {
 		if r.made {
 			r.made = false
 			r.due = r.last.Add(backoff(r.acts - 1)) // one that is taken away at once each time is not made each time at once
@@ -132,6 +132,16 @@ func mirrors(mirror, static *v1.Pod) bool {
 	}
 	h, ok := mirror.Annotations[podspec.MirrorAnnotation]
 	return ok && h == hash(static) && mirror.Name == static.Name && mirror.Namespace == static.Namespace
+}
+
+// outlived says that a mirror tells of a pod that is over, and that the pod, as is known by now, is not: it runs again after its
+// machine went down, or after it was refused. An API server takes no such change for each pod.
+func outlived(mirror, static *v1.Pod) bool {
+	return static.Status.StartTime != nil && over(mirror) && !over(static)
+}
+
+func over(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
 func hash(static *v1.Pod) string { return static.Annotations[podspec.HashAnnotation] }

@@ -40,6 +40,13 @@ func TestNextActForAMirror(t *testing.T) {
 	now := time.Unix(1000, 0)
 	v1, v2 := static("etcd", "v1"), static("etcd", "v2")
 	old := mirrorPod("etcd", "v1", "m1")
+	in := func(p *v1Pod, phase v1Phase) *v1Pod {
+		p = p.DeepCopy()
+		p.Status.Phase, p.Status.StartTime = phase, &metav1.Time{Time: now}
+		return p
+	}
+	runs, unknown := in(v1, "Running"), in(v1, "Pending")
+	unknown.Status.StartTime = nil
 	for _, tt := range []struct {
 		name      string
 		record    record
@@ -52,6 +59,9 @@ func TestNextActForAMirror(t *testing.T) {
 	}{
 		{name: "a pod without a mirror gets one", couple: couple{wanted: v1}, create: v1},
 		{name: "a right mirror is left alone", couple: couple{wanted: v1}, shown: old},
+		{name: "a mirror of a life that is over goes when another has begun", couple: couple{wanted: runs}, shown: in(old, "Failed"), del: true, create: runs},
+		{name: "it stays until it is known how the pod is", couple: couple{wanted: unknown}, shown: in(old, "Failed")},
+		{name: "it stays while the pod is over", couple: couple{wanted: in(v1, "Succeeded")}, shown: in(old, "Succeeded")},
 		{name: "a mirror of another version is deleted, then made", couple: couple{wanted: v2}, shown: old, del: true, create: v2},
 		{name: "a mirror that is being deleted goes at once and is made again", couple: couple{wanted: v1}, shown: ending(old), del: true, create: v1},
 		{name: "while the old version ends its mirror stays", couple: couple{wanted: v2, ending: ending(v1)}, shown: old},
@@ -80,7 +90,10 @@ func TestNextActForAMirror(t *testing.T) {
 	}
 }
 
-type v1Pod = v1.Pod
+type (
+	v1Pod   = v1.Pod
+	v1Phase = v1.PodPhase
+)
 
 func TestTheMirrorIsACopyThatSaysSo(t *testing.T) {
 	p := static("etcd", "v1")

@@ -87,6 +87,28 @@ func (l *Loop) holders(but *worker) (out []*v1.Pod) {
 	return out
 }
 
+// retries says that a pod was refused, that all was told of it, and that nobody brings another in its place: one from a file. The
+// roster is locked.
+func (w *worker) retries() bool {
+	return w.rejection != nil && w.pod != nil && w.source != apiSource && podspec.Static(w.pod) && w.phase == finished && w.told && !w.absent
+}
+
+// retry has a pod that was refused begin anew if it would be let in now. Only the dispatcher calls it.
+func (l *Loop) retry(ctx context.Context, w *worker) {
+	l.r.mu.Lock()
+	pod, others := w.pod, l.holders(w)
+	l.r.mu.Unlock()
+	if rejection := l.ask(ctx, pod, others); rejection != nil && len(rejection.Instead) == 0 {
+		return
+	}
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	if w.retries() {
+		w.absent, w.again, w.from = true, pod, w.source
+		l.r.wake(w.uid)
+	}
+}
+
 // counted is a reason as it is counted: those that are known, so that no cluster makes the metric grow without end.
 func counted(reason string) string {
 	switch reason {
