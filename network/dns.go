@@ -76,6 +76,9 @@ func (d DNS) For(pod *v1.Pod) (r Resolv, warnings []string) {
 			host = *d.Instead
 		}
 		r = Resolv{slices.Clone(host.Servers), slices.Clone(host.Searches), slices.Clone(host.Options)}
+		if !pod.Spec.HostNetwork { // fe80::1%eth0 is a server on a link that only the host has
+			r.Servers = slices.DeleteFunc(r.Servers, func(s string) bool { return strings.Contains(s, "%") })
+		}
 	}
 	if c := pod.Spec.DNSConfig; c != nil {
 		r.Servers = unique(append(r.Servers, c.Nameservers...))

@@ -55,6 +55,7 @@ func TestKernelHostname(t *testing.T) {
 
 func TestDNS(t *testing.T) {
 	host := Resolv{Servers: []string{"1.1.1.1"}, Searches: []string{"lan"}, Options: []string{"timeout:2"}}
+	scoped := Resolv{append([]string{"fe80::1%3"}, host.Servers...), host.Searches, host.Options}
 	cluster := DNS{Servers: []string{"10.96.0.10"}, Domain: "cluster.local", Host: host}
 	clusterSearches := []string{"shop.svc.cluster.local", "svc.cluster.local", "cluster.local", "lan"}
 	hostNet := func(s *v1.PodSpec) { s.HostNetwork = true }
@@ -70,6 +71,8 @@ func TestDNS(t *testing.T) {
 		{"on the host's network: the host's", cluster, pod(hostNet), host, 0},
 		{"unless it asks for the cluster's", cluster, pod(hostNet, policy(v1.DNSClusterFirstWithHostNet)), Resolv{cluster.Servers, clusterSearches, []string{"ndots:5"}}, 0},
 		{"default is the host's", cluster, pod(policy(v1.DNSDefault)), host, 0},
+		{"but for servers on its links, which a pod does not have", DNS{Host: scoped}, pod(), host, 0}, // kubernetes/kubernetes#140880
+		{"on the host's network these too", DNS{Host: scoped}, pod(hostNet), scoped, 0},
 		{"none is empty", cluster, pod(policy(v1.DNSNone)), Resolv{}, 0},
 		{"no cluster at all: the host's", DNS{Host: host}, pod(), host, 0},
 		{"a cluster without DNS server: the host's", DNS{Domain: "cluster.local", Host: host}, pod(), host, 0},

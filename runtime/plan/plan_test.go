@@ -155,6 +155,8 @@ func TestSync(t *testing.T) {
 		{"one init container at a time", always, []string{"init1", "init2", "a"}, []string{"sandbox:ready", "init1:running"}, nil},
 		{"the next init container follows a success", always, []string{"init1", "init2", "a"}, []string{"sandbox:ready", "init1:exited"}, []string{"start init2#0"}},
 		{"after the last init container the rest", always, []string{"init1", "init2", "a"}, []string{"sandbox:ready", "init2:exited", "init1:exited"}, []string{"start a#0"}},
+		{"an init container that was made and not started makes way for the next instance", always, []string{"init1", "a"}, []string{"sandbox:ready", "init1:created"}, []string{"remove init1.0", "start init1#1"}}, // kubernetes/kubernetes#126543
+		{"a sidecar likewise", always, []string{"side", "a"}, []string{"sandbox:ready", "side:created"}, []string{"remove side.0", "start side#1"}},
 		{"a failed init container runs again", onFailure, []string{"init1", "a"}, []string{"sandbox:ready", "init1:exited=1"}, []string{"start init1#1"}},
 		{"with never, a failed init container ends the pod", never, []string{"init1", "a"}, []string{"sandbox:ready", "init1:exited=1"}, []string{"stop sandbox s0"}},
 		{"an init container killed for memory has failed although it exited 0", never, []string{"init1", "a"}, []string{"sandbox:ready", "init1:oom=0"}, []string{"stop sandbox s0"}},
