@@ -31,8 +31,7 @@ func exposition(s *stats.Summary, failed bool) string {
 	if swap := s.Node.Swap; swap != nil {
 		m.sample("node_swap_usage_bytes", "Current swap usage of the node in bytes", gauge, nil, swap.SwapUsageBytes, 1, swap.Time)
 	}
-	for i := range s.Pods {
-		p := &s.Pods[i]
+	for _, p := range oneOfEachName(s.Pods) {
 		labels := []string{"namespace", p.PodRef.Namespace, "pod", p.PodRef.Name}
 		for j := range p.Containers {
 			m.container(&p.Containers[j], append([]string{"container", p.Containers[j].Name}, labels...))
@@ -49,6 +48,25 @@ func exposition(s *stats.Summary, failed bool) string {
 	}
 	m.sample("resource_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", gauge, nil, &bad, 1, metav1.Time{})
 	return m.String()
+}
+
+// oneOfEachName leaves out pods that still end beside a later one of their name: whoever scrapes takes no two samples that are
+// called the same.
+func oneOfEachName(all []stats.PodStats) (out []*stats.PodStats) {
+	at := map[string]int{} // in out
+	for i := range all {
+		p := &all[i]
+		key := p.PodRef.Namespace + "/" + p.PodRef.Name
+		other, twice := at[key]
+		switch {
+		case !twice:
+			at[key] = len(out)
+			out = append(out, p)
+		case out[other].StartTime.Before(&p.StartTime):
+			out[other] = p
+		}
+	}
+	return out
 }
 
 type metricType string

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
@@ -351,6 +352,30 @@ func TestResourceMetrics(t *testing.T) {
 	e.err = errors.New("away")
 	if got := get(); !strings.HasSuffix(got, "\nresource_scrape_error 1\n") || strings.Contains(got, "node_") {
 		t.Error(got)
+	}
+}
+
+// A pod was deleted at once and still ends, and its successor of the same name runs already.
+func TestResourceMetricsNameEachPodOnce(t *testing.T) {
+	e := &engine{}
+	var pods []*v1.Pod
+	for i, uid := range []string{"old", "new", "older"} {
+		began := metav1.NewTime(time.Unix([]int64{100, 200, 50}[i], 0))
+		p := pod("web-0", v1.PodStatus{StartTime: &began, ContainerStatuses: []v1.ContainerStatus{running("app", uid, began.Time)}})
+		p.UID = types.UID(uid)
+		pods = append(pods, p)
+		e.usage = append(e.usage, runtime.Usage{Container: uid, At: time.Now(), CPUNanos: began.UnixNano()})
+	}
+	c, err := New(Config{Root: os.DirFS("testdata/v2"), Disk: disk, Engine: e, Pods: func() []*v1.Pod { return pods }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	c.ResourceMetrics().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics/resource", nil))
+	for _, name := range []string{`container_cpu_usage_seconds_total{container="app",namespace="ns",pod="web-0"} `, `pod_cpu_usage_seconds_total{namespace="ns",pod="web-0"} `} {
+		if n := strings.Count(w.Body.String(), name); n != 1 || !strings.Contains(w.Body.String(), name+"200 ") {
+			t.Errorf("%d times %s in\n%s", n, name, w.Body)
+		}
 	}
 }
 
