@@ -87,7 +87,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 
 	// Pods.
 	var roster syncloop.Roster
-	hosts := func() []string { return o.hostIPs }
+	hosts := hostsOf(o, m)
 	volumes := one(&b, volume.New, volume.Config{
 		Root: o.flags.RootDir, Memory: machineMemory(), Node: m.nodeObject, Changed: roster.Wake, Observe: obs("volume"),
 		Objects: objects, Tokens: tokens, Bundles: bundles, Certificates: certificates,

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/kubeletkit/kubeletkit/network"
 )
 
@@ -29,8 +31,40 @@ func machineMemory() int64 {
 	return 0
 }
 
+// hostsOf are the addresses of this machine as pods see them, the primary one first: those of its Node object, so that both say
+// the same whoever found them out, and its own as long as that has none.
+func hostsOf(o *options, m *member) func() []string {
+	return func() []string {
+		if ips := nodeAddresses(m.nodeObject()); len(ips) > 0 {
+			return ips
+		}
+		return o.hostIPs
+	}
+}
+
+// nodeAddresses are the first of a node and the first of the other family, internal ones before external ones.
+func nodeAddresses(n *v1.Node) (out []string) {
+	if n == nil {
+		return nil
+	}
+	var first netip.Addr
+	for _, kind := range []v1.NodeAddressType{v1.NodeInternalIP, v1.NodeExternalIP} {
+		for _, a := range n.Status.Addresses {
+			ip, err := netip.ParseAddr(a.Address)
+			switch {
+			case a.Type != kind || err != nil:
+			case !first.IsValid():
+				first, out = ip, []string{ip.String()}
+			case len(out) == 1 && ip.Is6() != first.Is6():
+				out = append(out, ip.String())
+			}
+		}
+	}
+	return out
+}
+
 // hostAddresses are those of --node-ip, else the one of the interface with the default route, else the first one that
-// is not only for this machine.
+// is not only for this machine; one of IPv4, unless there is none or IPv6 is asked for.
 func hostAddresses(given []netip.Addr) (out []string) {
 	for _, ip := range given {
 		if !ip.IsUnspecified() {
@@ -40,10 +74,11 @@ func hostAddresses(given []netip.Addr) (out []string) {
 	if len(out) > 0 {
 		return out
 	}
-	if name := defaultInterface(); name != "" {
+	v6 := len(given) > 0 && given[0].Is6()
+	if name := defaultInterface(); name != "" && !v6 {
 		if i, err := net.InterfaceByName(name); err == nil {
 			if addrs, err := i.Addrs(); err == nil {
-				if a := usable(addrs); a != "" {
+				if a := usable(addrs, v6); a != "" {
 					return []string{a}
 				}
 			}
@@ -53,19 +88,25 @@ func hostAddresses(given []netip.Addr) (out []string) {
 	if err != nil {
 		return nil
 	}
-	if a := usable(addrs); a != "" {
+	if a := usable(addrs, v6); a != "" {
 		return []string{a}
 	}
 	return nil
 }
 
-func usable(addrs []net.Addr) string {
+// usable is the first address that others can reach, if possible one of the family.
+func usable(addrs []net.Addr, v6 bool) (found string) {
 	for _, a := range addrs {
-		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && n.IP.To4() != nil {
+		n, ok := a.(*net.IPNet)
+		switch {
+		case !ok || !n.IP.IsGlobalUnicast():
+		case (n.IP.To4() == nil) == v6:
 			return n.IP.String()
+		case found == "":
+			found = n.IP.String()
 		}
 	}
-	return ""
+	return found
 }
 
 // defaultInterface is the one the default route goes through, empty when there is none.
