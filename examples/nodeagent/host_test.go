@@ -27,7 +27,7 @@ func TestPodsSeeTheAddressesOfTheirNode(t *testing.T) {
 		if c.node != "" {
 			n = &v1.Node{}
 		}
-		for _, a := range strings.Fields(c.node) {
+		for a := range strings.FieldsSeq(c.node) {
 			kind, address, _ := strings.Cut(a, "=")
 			n.Status.Addresses = append(n.Status.Addresses, v1.NodeAddress{Type: v1.NodeAddressType(kind), Address: address})
 		}
@@ -54,7 +54,7 @@ func TestUsable(t *testing.T) {
 		{"nothing that others can reach", "127.0.0.1/8 fe80::1/64 169.254.1.1/16", false, ""},
 	} {
 		var addrs []net.Addr
-		for _, text := range strings.Fields(c.have) {
+		for text := range strings.FieldsSeq(c.have) {
 			ip, n, err := net.ParseCIDR(text)
 			if err != nil {
 				t.Fatal(err)

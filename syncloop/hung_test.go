@@ -1,0 +1,66 @@
+package syncloop_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/syncloop"
+)
+
+// sunk is Volumes on a server of files that is gone: whatever has to do with a pod named so hangs, whoever has lost patience.
+// So does sweeping.
+type sunk struct{ back chan struct{} }
+
+func (s sunk) hang(uid types.UID) {
+	if strings.HasPrefix(string(uid), "sunk") {
+		<-s.back
+	}
+}
+
+func (s sunk) Mount(_ context.Context, pod *v1.Pod) (map[string]runtime.Volume, error) {
+	if strings.HasPrefix(pod.Name, "sunk-in") {
+		s.hang(pod.UID)
+	}
+	return nil, nil
+}
+
+func (s sunk) Unmount(_ context.Context, uid types.UID) error { s.hang(uid); return nil }
+
+func (s sunk) Sweep(context.Context, func(types.UID) bool) error { <-s.back; return nil }
+
+// Field reports kubernetes/kubernetes#31272, #27463 and #90593: one mount that hung kept all other pods from starting and
+// ending, and a restart of the kubelet did not help.
+func TestAMountThatHangsHoldsUpNobodyElse(t *testing.T) {
+	var s sunk
+	onNode(t, func(_ context.Context, _ *sync.WaitGroup, cfg *syncloop.Config) {
+		s.back = make(chan struct{})
+		cfg.Volumes, cfg.Sweepers = s, append(cfg.Sweepers, s)
+	}, func(n *node) {
+		for i := range 8 { // more than start at once
+			n.do("add sunk-in-" + string(rune('a'+i)) + " app=sleep_100000 source=api")
+		}
+		n.do("add sunk app=sleep_100000 source=api grace=1")
+		n.do("advance 1m")
+		n.do("delete sunk grace=1")
+		n.do("advance 1m")
+		n.do("add web app=sleep_100000 source=api grace=1")
+		n.do("add again app=sleep_100000 source=api grace=1")
+		n.do("advance 30s")
+		n.stands("beside it", "[again-1 web-1], web Running, sunk Failed", "web", "sunk")
+		n.do("delete web grace=1")
+		n.do("advance 5s")
+		n.stands("beside it one has ended", "[again-1], web gone, sunk-in-a Pending", "web", "sunk-in-a")
+		if n.api.phaseOf("sunk") == "gone" {
+			t.Error("what is not given back is told to be")
+		}
+		close(s.back)
+		n.do("advance 1m")
+		n.stands("in the end", "[again-1 sunk-in-a-1 sunk-in-b-1 sunk-in-c-1 sunk-in-d-1 sunk-in-e-1 sunk-in-f-1 sunk-in-g-1 sunk-in-h-1], sunk gone", "sunk")
+	})
+}
