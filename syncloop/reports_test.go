@@ -64,3 +64,61 @@ func TestAMountThatHangsHoldsUpNobodyElse(t *testing.T) {
 		n.stands("in the end", "[again-1 sunk-in-a-1 sunk-in-b-1 sunk-in-c-1 sunk-in-d-1 sunk-in-e-1 sunk-in-f-1 sunk-in-g-1 sunk-in-h-1], sunk gone", "sunk")
 	})
 }
+
+// finalized is a sink whose objects stay when they may go: others have finalizers on them.
+type finalized struct {
+	syncloop.StatusSink
+
+	mu              sync.Mutex // guards the rest
+	writes, deletes int
+}
+
+func (f *finalized) UpdateStatus(ctx context.Context, pod *v1.Pod, s v1.PodStatus) error {
+	f.mu.Lock()
+	if pod.Name == "job" {
+		f.writes++
+	}
+	f.mu.Unlock()
+	return f.StatusSink.UpdateStatus(ctx, pod, s)
+}
+
+func (f *finalized) Finished(_ context.Context, pod *v1.Pod) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if pod.DeletionTimestamp != nil {
+		f.deletes++
+	}
+	return nil
+}
+
+// Field report in pull request kubernetes/kubernetes#126343: pods of jobs that had succeeded, were deleted and waited for a
+// finalizer were judged anew by a restarted kubelet, and failed.
+func TestAPodThatWaitsForItsFinalizersStaysAsItEnded(t *testing.T) {
+	var f *finalized
+	onNode(t, fits("2", func(cfg *syncloop.Config) {
+		f = &finalized{StatusSink: cfg.Sink}
+		cfg.Sink = f
+	}), func(n *node) {
+		n.do("add job app=exit_0 source=api policy=Never")
+		n.do("advance 10s")
+		n.do("delete job grace=5")
+		n.do("advance 1h")
+		n.stands("before", "[], job Succeeded", "job")
+		if f.deletes != 1 || f.writes > 6 {
+			t.Errorf("%d writes, %d deletions in an hour", f.writes, f.deletes)
+		}
+		n.do("add a app=sleep_100000 source=api")
+		n.do("add b app=sleep_100000 source=api")
+		n.do("restart")
+		n.do("advance 1h")
+		n.stands("with another agent, and no room", "[a-1 b-1], job Succeeded", "job")
+		if f.deletes != 1 || f.writes > 6 {
+			t.Errorf("another agent: %d writes, %d deletions in an hour", f.writes, f.deletes)
+		}
+		n.api.drop("job")
+		n.do("advance 5m")
+		if _, all := n.engine.Truth(); len(all) != 2 {
+			t.Errorf("left: %v", all)
+		}
+	})
+}
