@@ -355,6 +355,49 @@ func TestResourceMetrics(t *testing.T) {
 	}
 }
 
+func TestContainerMetrics(t *testing.T) {
+	e := &engine{usage: usage(time.UnixMilli(5000))}
+	c := collector(t, "v2", e)
+	get := func() string {
+		w := httptest.NewRecorder()
+		c.ContainerMetrics().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics/cadvisor", nil))
+		return w.Body.String()
+	}
+	text := get()
+	const app = `container="app",id="/kubepods/podu/c1",image="registry/app:1",name="c1",namespace="ns",pod="web"`
+	const web = `container="",id="/kubepods/podu",image="",name="",namespace="ns",pod="web"`
+	const node = `container="",id="/",image="",name="",namespace="",pod=""`
+	for _, want := range []string{
+		"# TYPE container_cpu_usage_seconds_total counter\n", "# TYPE container_memory_working_set_bytes gauge\n",
+		"container_cpu_usage_seconds_total{" + app + `,cpu="total"} 5 5000` + "\n",
+		"container_memory_working_set_bytes{" + app + "} 100 5000\n",
+		"container_fs_usage_bytes{" + app + `,device=""} 10 5000` + "\n",
+		"container_memory_swap{" + app + "} 3 ", "container_start_time_seconds{" + app + "} ", "container_last_seen{" + app + "} ",
+		"container_memory_working_set_bytes{" + web + "} 150 ", "container_threads{" + web + "} 17\n",
+		"container_cpu_usage_seconds_total{" + node + `,cpu="total"} 123.456789 `,
+		"container_memory_rss{" + node + "} 1e+09 ", "container_memory_failures_total{" + node + `,failure_type="pgmajfault",scope="hierarchy"} 12 `,
+		"container_network_receive_bytes_total{" + node + `,interface="enp3s0"} 8.99658094e+08 `,
+		"container_pressure_cpu_waiting_seconds_total{" + node + "} 58.761459 ",
+		"\nmachine_cpu_cores 7\n", "\nmachine_memory_bytes 1.6384e+10\n", "\ncontainer_scrape_error 0\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(text) {
+		name, _, _ := strings.Cut(line, "} ")
+		if !strings.HasPrefix(line, "#") && strings.Contains(line, "{") && seen[name] {
+			t.Errorf("twice: %s", line)
+		}
+		seen[name] = true
+	}
+	e.err = errors.New("away")
+	if got := get(); !strings.Contains(got, "\ncontainer_scrape_error 1\n") || strings.Contains(got, "container_cpu") {
+		t.Error(got)
+	}
+}
+
 // A pod was deleted at once and still ends, and its successor of the same name runs already.
 func TestResourceMetricsNameEachPodOnce(t *testing.T) {
 	e := &engine{}

@@ -61,7 +61,7 @@ func disk(path string) (DiskUsage, error) {
 
 func running(name, id string, at time.Time) v1.ContainerStatus {
 	return v1.ContainerStatus{
-		Name: name, ContainerID: "containerd://" + id,
+		Name: name, ContainerID: "containerd://" + id, Image: "registry/" + name + ":1",
 		State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(at)}},
 	}
 }

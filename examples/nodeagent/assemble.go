@@ -160,7 +160,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Pods: &roster, Running: pods, Logs: pods, Streams: stream.Proxy{URLs: engine, Pods: pods}, Timeline: journal,
 		Metrics: map[string]http.Handler{
 			"/metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), "/metrics/resource": figures.ResourceMetrics(),
-			"/metrics/probes": promhttp.HandlerFor(ofProbes, promhttp.HandlerOpts{}),
+			"/metrics/probes": promhttp.HandlerFor(ofProbes, promhttp.HandlerOpts{}), "/metrics/cadvisor": figures.ContainerMetrics(),
 		},
 		Health:  map[string]func() error{"syncloop": loop.Healthy, "pleg": lifecycle.Healthy, "runtime": watch.Healthy},
 		Summary: figures.Summary, Garbage: garbage{dead, guard.images}, Configz: map[string]any{"kubeletconfig": o.kubelet}, Observe: obs("server"),

@@ -186,7 +186,7 @@ func (n protocol) TestCommands(t *testing.T) {
 // TestUnauthorized asks without the token, and with a wrong one.
 func (n *node) TestUnauthorized(t *testing.T) {
 	for _, path := range []string{
-		"/pods", "/runningpods/", "/metrics", "/metrics/probes", "/debug/pods", "/healthz", "/healthz/pleg", "/containerLogs/default/web-node/web",
+		"/pods", "/runningpods/", "/metrics", "/metrics/probes", "/metrics/cadvisor", "/debug/pods", "/healthz", "/healthz/pleg", "/containerLogs/default/web-node/web",
 		"/exec/default/web-node/web?command=sh&output=1", "/nothing",
 	} {
 		for _, token := range []string{"", "wrong", n.token(t) + "x"} {
@@ -234,6 +234,10 @@ func (n *node) TestAnswers(t *testing.T) {
 	}
 	if probes := n.get(t, "/metrics/probes"); strings.Contains(probes, "kubelet_") || strings.Contains(metrics, "prober_") {
 		t.Errorf("metrics of probes do not stand apart: %s", probes)
+	}
+	const ofWeb = `(?m)^container_memory_working_set_bytes\{container="web",id="/.*[0-9a-f]{64}",image=".+",name="[0-9a-f]{64}",namespace="default",pod="web-node"\} [1-9]`
+	if containers := n.get(t, "/metrics/cadvisor"); !regexp.MustCompile(ofWeb).MatchString(containers) {
+		t.Errorf("/metrics/cadvisor has nothing of a container: %s", containers)
 	}
 
 	var lines []struct {
