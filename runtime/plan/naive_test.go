@@ -149,7 +149,9 @@ func naive(in Input) sketch {
 		}
 	}
 	if ready != 1 || !in.Seen.Sandboxes[0].Ready || len(in.Seen.Sandboxes[0].IPs) == 0 {
-		naiveBegin(in, &s, newest, stopAll, start)
+		if len(in.Seen.Sandboxes) == 0 || !naiveReset(in, &s, in.Seen.Sandboxes[0].ID, newest, runs) {
+			naiveBegin(in, &s, newest, stopAll, start)
+		}
 		return s
 	}
 	box := in.Seen.Sandboxes[0].ID

@@ -73,15 +73,17 @@ type Plan struct {
 // is as it should be, or that something must happen first.
 func Sync(in Input) Plan {
 	p := &planner{Input: in, grace: Grace(in.Pod, runtime.Termination{})}
-	if ok, _ := SandboxOK(in.Pod, in.Seen); !ok {
+	ok, _ := SandboxOK(in.Pod, in.Seen)
+	if len(in.Seen.Sandboxes) > 0 {
+		p.sandbox = in.Seen.Sandboxes[0].ID
+	}
+	switch {
+	case ok && p.strays(), p.restartAll():
+	case ok:
+		p.running()
+	default:
 		p.newSandbox()
-		return p.plan
 	}
-	p.sandbox = in.Seen.Sandboxes[0].ID
-	if p.strays() || p.restartAll() {
-		return p.plan
-	}
-	p.running()
 	return p.plan
 }
 
@@ -89,7 +91,7 @@ func Sync(in Input) Plan {
 type planner struct {
 	Input
 	plan    Plan
-	sandbox string // the one that serves; empty when it is yet to be made
+	sandbox string // the newest; empty when there is none
 	grace   time.Duration
 }
 

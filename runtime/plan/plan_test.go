@@ -424,6 +424,11 @@ func TestRestartAllContainers(t *testing.T) {
 		t.Errorf("afterwards (-want +got)\n%s", diff)
 	}
 
+	got = Sync(Input{Pod: pod, Seen: look("sandbox:notready", "b:exited=88", "a:exited=137", "init:exited"), Now: t0}).words()
+	if diff := cmp.Diff([]string{"remove a.0", "remove init.0", "remove b.0"}, got); diff != "" {
+		t.Errorf("its machine went down before that (-want +got)\n%s", diff)
+	}
+
 	seen := look("sandbox:ready", "b#1:exited=88@3s", "a#1:running", "init#1:exited")
 	first := Sync(Input{Pod: pod, Seen: seen, Now: t0})
 	if !first.Stops[0].Hookless {
