@@ -87,13 +87,14 @@ func (l *Loop) holders(but *worker) (out []*v1.Pod) {
 	return out
 }
 
-// retries says that a pod was refused, that all was told of it, and that nobody brings another in its place: one from a file. The
-// roster is locked.
+// retries says that a pod was refused, or ended for the machine's sake, that all was told of it, and that nobody brings another in
+// its place: one from a file. The roster is locked.
 func (w *worker) retries() bool {
-	return w.rejection != nil && w.pod != nil && w.source != apiSource && podspec.Static(w.pod) && w.phase == finished && w.told && !w.absent
+	wronged := w.rejection != nil || w.ending != nil && w.ending.Disruption
+	return wronged && w.pod != nil && w.source != apiSource && podspec.Static(w.pod) && w.phase == finished && w.told && !w.absent
 }
 
-// retry has a pod that was refused begin anew if it would be let in now. Only the dispatcher calls it.
+// retry has such a pod begin anew if it would be let in now. Only the dispatcher calls it.
 func (l *Loop) retry(ctx context.Context, w *worker) {
 	l.r.mu.Lock()
 	pod, others := w.pod, l.holders(w)
@@ -246,7 +247,7 @@ func (l *Loop) namesake(w *worker) bool {
 // release wakes who waits for others. The roster is locked.
 func (l *Loop) release() {
 	for _, w := range l.r.pods {
-		if w.phase == held {
+		if w.phase == held || w.retries() {
 			l.r.wake(w.uid)
 		}
 	}

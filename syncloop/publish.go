@@ -37,8 +37,8 @@ func (l *Loop) announce(ctx context.Context, w *worker) {
 				l.log.Warn("a pod's status was not told and is tried again", "ref", w.ref().String(), "err", err)
 				l.after(w, retryMax)
 			}
-			if w.told && w.absent {
-				l.r.wake(w.uid) // to be purged
+			if w.told && w.absent || w.retries() {
+				l.r.wake(w.uid) // to be purged, or judged again
 			}
 			l.r.mu.Unlock()
 			return

@@ -94,26 +94,22 @@ func (r *Roster) reconsider(why string) {
 	}
 }
 
-// resizes looks at all pods that want other sizes than they were promised, and at those that were refused and may be let in after
-// all, when there is a reason to, and keeps what was promised over a restart. Only the dispatcher calls it.
+// resizes looks at all pods that want other sizes than they were promised, when there is a reason to, and keeps what was
+// promised over a restart. Only the dispatcher calls it.
 func (l *Loop) resizes(ctx context.Context) {
 	l.r.mu.Lock()
 	why := l.r.review
 	if why == "" && time.Since(l.tried) >= retryResizes {
 		why = periodic
 	}
-	var queue, refused []*worker
+	var queue []*worker
 	if l.r.complete && why != "" {
 		l.r.review, l.tried = "", time.Now()
 		queue = slices.DeleteFunc(waiting(l.r.workers()), l.blocked)
-		refused = slices.DeleteFunc(l.r.workers(), func(w *worker) bool { return !w.retries() })
 	}
 	l.r.mu.Unlock()
 	for _, w := range queue {
 		l.resize(ctx, w, why)
-	}
-	for _, w := range refused {
-		l.retry(ctx, w)
 	}
 	if err := l.allocated.Save(); err != nil && time.Since(l.unsaved) > time.Minute {
 		l.unsaved = time.Now()

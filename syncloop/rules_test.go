@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -319,6 +320,47 @@ func TestADeadlineIsKeptThoughAStepTakesLong(t *testing.T) {
 		time.Sleep(110 * time.Second)
 		if got := n.api.phaseOf("web"); got != "Failed DeadlineExceeded" {
 			t.Errorf("after the deadline: %s", got)
+		}
+	})
+}
+
+// going admits nothing while the machine goes down.
+type going struct{ down atomic.Bool }
+
+func (g *going) Admit(context.Context, *v1.Pod, []*v1.Pod) error {
+	if g.down.Load() {
+		return &runtime.Rejection{Reason: "NodeShutdown", Message: "the machine goes down"}
+	}
+	return nil
+}
+
+// Nobody brings another in the place of a pod from a file: it comes back once nothing is in its way, and not before.
+func TestAPodFromAFileThatAShutdownEndedComesBackIfTheMachineStaysUp(t *testing.T) {
+	g := new(going)
+	onNode(t, func(_ context.Context, _ *sync.WaitGroup, cfg *syncloop.Config) { cfg.Admit = []syncloop.Admitter{g} }, func(n *node) {
+		n.do("add static app=sleep_100000")
+		n.do("add other app=sleep_100000 source=api")
+		synctest.Wait()
+		g.down.Store(true)
+		for _, name := range []string{"static", "other"} {
+			how := runtime.Termination{Reason: "Terminated", Disruption: true, Grace: time.Second}
+			if err := n.roster.Kill(n.t.Context(), n.pods[name].UID, how); err != nil {
+				n.t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if s, asked := n.status["static"], n.engine.Calls("RunSandbox"); !strings.HasPrefix(s, "static is Failed Terminated") || asked != 2 {
+			t.Errorf("while it goes down: %s; %d sandboxes", s, asked)
+		}
+		g.down.Store(false)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if s := n.status["static"]; s != "static is Running, app#0 running" {
+			t.Errorf("when it stays up: %s", s)
+		}
+		if s := n.status["other"]; !strings.HasPrefix(s, "other is Failed Terminated") {
+			t.Errorf("a pod of a server, which others replace: %s", s)
 		}
 	})
 }

@@ -27,12 +27,15 @@ func (l *Loop) turn(ctx context.Context, uid types.UID) {
 	w, complete := l.r.pods[uid], l.r.complete
 	waiting := w != nil && w.phase == held
 	unknown := waiting && w.pod == nil
+	over := w != nil && w.retries()
 	l.r.mu.Unlock()
 	switch {
 	case unknown:
 		l.judge(w)
 	case waiting:
 		l.admit(ctx, w)
+	case over: // there is nothing else to be done about it
+		l.retry(ctx, w)
 	case w != nil:
 		l.work(ctx, w)
 	case complete:
