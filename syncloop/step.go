@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -139,6 +140,10 @@ func (l *Loop) complain(w *worker, p phase, err error) {
 	l.log.Warn("a step of a pod failed and is tried again", "phase", p.String(), "ref", w.ref().String(), "err", err)
 	if _, is := errors.AsType[*mountError](err); is {
 		l.tell(w.pod, "FailedMount", err.Error())
+		return
+	}
+	if _, why, is := strings.Cut(err.Error(), runtime.ErrNetworkNotReady.Error()); is && errors.Is(err, runtime.ErrNetworkNotReady) {
+		l.tell(w.pod, "NetworkNotReady", runtime.ErrNetworkNotReady.Error()+why)
 		return
 	}
 	switch p {

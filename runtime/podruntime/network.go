@@ -25,7 +25,8 @@ func (u *uplink) up(ctx context.Context, info func(context.Context) (runtime.Inf
 		return err
 	}
 	if !i.Network.OK {
-		return fmt.Errorf("%w: %s", runtime.ErrNetworkNotReady, i.Network.Message)
+		return fmt.Errorf("%w: container runtime network not ready: NetworkReady=false reason:%s message:%s",
+			runtime.ErrNetworkNotReady, i.Network.Reason, i.Network.Message)
 	}
 	u.seen.Store(new(time.Now()))
 	return nil
