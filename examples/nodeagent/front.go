@@ -14,6 +14,7 @@ import (
 	authnv1 "k8s.io/api/authentication/v1"
 
 	"github.com/kubeletkit/kubeletkit/examples/nodeagent/config"
+	"github.com/kubeletkit/kubeletkit/kubeapi/access"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/server"
 )
@@ -99,18 +100,30 @@ func accessOf(o *options, m *member, token string, obs observe.To) (server.Acces
 	if m != nil {
 		return m.gateOf(o, token, obs)
 	}
-	a := server.AdminAccess{Token: token}
+	a := administrators{AdminAccess: server.AdminAccess{Token: token}}
 	file := o.kubelet.Authentication.X509.ClientCAFile
 	if file == "" {
 		return a, nil
 	}
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read --client-ca-file: %w", err)
-	}
-	a.ClientCAs = x509.NewCertPool()
-	if !a.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--client-ca-file %s holds no certificate in PEM form", file)
+	var err error
+	if a.cas, err = access.CAFile(file, obs.Logger()); err != nil {
+		return nil, fmt.Errorf("--client-ca-file: %w", err)
 	}
 	return a, nil
+}
+
+// administrators have the token, or a certificate of authorities that may change.
+type administrators struct {
+	server.AdminAccess
+
+	cas func() *x509.CertPool // nil: none
+}
+
+// Authenticate implements server.Access.
+func (a administrators) Authenticate(r *http.Request) (*authnv1.UserInfo, error) {
+	now := a.AdminAccess
+	if a.cas != nil {
+		now.ClientCAs = a.cas()
+	}
+	return now.Authenticate(r)
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"crypto/tls"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -29,11 +31,36 @@ func servingOf(o *options, m *member, obs observe.To) (getCertificate, error) {
 	case m != nil && o.kubelet.ServerTLSBootstrap:
 		return shown(o, obs, m.serving.GetCertificate), nil
 	}
-	cert, err := server.SelfSigned(append([]string{o.nodeName, "localhost", o.address, "127.0.0.1", "::1"}, o.hostIPs...))
+	own := &selfSigned{hosts: append([]string{o.nodeName, "localhost", o.address, "127.0.0.1", "::1"}, o.hostIPs...)}
+	cert, err := own.get(nil)
 	if err != nil {
 		return nil, err
 	}
-	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &cert, nil }, server.WriteCertificate(publicPath(o), cert)
+	return shown(o, obs, own.get), server.WriteCertificate(publicPath(o), *cert)
+}
+
+// selfSigned is a certificate that nobody else has signed. It is made anew a month before it ends.
+type selfSigned struct {
+	hosts []string
+
+	mu   sync.Mutex // guards cert
+	cert *tls.Certificate
+}
+
+const lastMonth = 30 * 24 * time.Hour
+
+func (s *selfSigned) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cert != nil && time.Until(s.cert.Leaf.NotAfter) > lastMonth {
+		return s.cert, nil
+	}
+	cert, err := server.SelfSigned(s.hosts)
+	if err != nil {
+		return nil, err
+	}
+	s.cert = &cert
+	return s.cert, nil
 }
 
 func publicPath(o *options) string { return filepath.Join(o.flags.RootDir, "pki", "nodeagent.crt") }

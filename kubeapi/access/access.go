@@ -91,11 +91,10 @@ func New(cfg Config) (*Access, error) {
 		return nil, errors.New("access: Node is required with Access")
 	}
 	if cfg.ClientCAFile != "" {
-		f, err := caFile(cfg.ClientCAFile, a.log)
-		if err != nil {
-			return nil, fmt.Errorf("access: client CA: %w", err)
+		var err error
+		if a.cas, err = CAFile(cfg.ClientCAFile, a.log); err != nil {
+			return nil, fmt.Errorf("access: %w", err)
 		}
-		a.cas = f.Current
 	}
 	kept := cmp.Or(cfg.CacheAuthenticated, 2*time.Minute)
 	yes, no := cmp.Or(cfg.CacheAuthorized, 5*time.Minute), cmp.Or(cfg.CacheDenied, 30*time.Second)

@@ -106,9 +106,9 @@ func certificateUID(cert *x509.Certificate) (string, error) {
 	return uid, nil
 }
 
-// caFile is the pool of a file that is read again now and then.
-func caFile(path string, log *slog.Logger) (*reread.Files[*x509.CertPool], error) {
-	return reread.Open(reread.Config[*x509.CertPool]{
+// CAFile are the authorities of a file, which is read again when it changes. While it is bad its last good content holds.
+func CAFile(path string, log *slog.Logger) (func() *x509.CertPool, error) {
+	files, err := reread.Open(reread.Config[*x509.CertPool]{
 		Paths: []string{path},
 		Parse: func(texts [][]byte) (*x509.CertPool, error) {
 			pool, err := parsePool(texts[0])
@@ -122,6 +122,10 @@ func caFile(path string, log *slog.Logger) (*reread.Files[*x509.CertPool], error
 			log.Warn("client CA file is not good; the last good content holds", "file", path, "err", err)
 		},
 	})
+	if err != nil {
+		return nil, fmt.Errorf("client CA: %w", err)
+	}
+	return files.Current, nil
 }
 
 // parsePool reads PEM certificates. Blocks of other types are left out; a certificate that does not parse is an error,
