@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	kubelet "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/resource/cgroup"
@@ -56,6 +57,7 @@ func newGroups(ctx context.Context, b *build, c grouping) groups {
 	k.CgroupDriver = g.driver // as /configz shows it
 	g.tree = one(b, cgroup.New, cgroup.Config{
 		Root: k.CgroupRoot, Systemd: g.driver == "systemd", PodPids: value(k.PodPidsLimit),
+		Reserve:     k.MemoryReservationPolicy == kubelet.TieredReservationMemoryReservationPolicy,
 		Allocatable: one(b, c.allocatable, g.enforced), Pods: c.pods, Ours: c.ours, Node: c.o.nodeName, Observe: c.obs,
 	})
 	if b.err == nil {

@@ -27,6 +27,7 @@ type Config struct {
 
 	PodPids int64         // processes and threads of one pod; 0: any number
 	NoQuota bool          // CPU limits are not enforced
+	Reserve bool          // with cgroup v2 the kernel keeps for pods the memory they ask for
 	Period  time.Duration // of CPU limits; 0: 100 ms
 
 	Allocatable func() v1.ResourceList // what all pods together may use (cpu, memory, pid, huge pages); nil: all there is
@@ -108,11 +109,18 @@ func (t *Tree) frame() error {
 // fill gives the cgroup of all pods and of the classes what they are to have. The kernel may refuse to take memory that is
 // in use; all else is right then.
 func (t *Tree) fill(pods []*v1.Pod) error {
-	err := errors.Join(t.fillRoot(), t.files.set(t.at(name{kubepods, bestEffort}), tierValues(bestEffort, pods)))
+	err := errors.Join(t.fillRoot(), t.files.set(t.at(name{kubepods, bestEffort}), t.cfg.tierValues(bestEffort, pods)))
 	if pods == nil {
 		return err
 	}
-	return errors.Join(err, t.files.set(t.at(name{kubepods, burstable}), tierValues(burstable, pods)))
+	return errors.Join(err, t.weigh(pods))
+}
+
+// weigh gives the cgroups above those of pods what goes with what the pods ask for.
+func (t *Tree) weigh(pods []*v1.Pod) error {
+	all := t.cfg.keeps(pods...)
+	all.min += all.low // against the rest of the machine
+	return errors.Join(t.files.set(t.at(name{kubepods, burstable}), t.cfg.tierValues(burstable, pods)), t.files.set(t.at(name{kubepods}), values{keep: all}))
 }
 
 // fillRoot limits all pods together, and tells of it once.
@@ -324,7 +332,7 @@ func (t *Tree) round(all bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !all && pods != nil && t.files.exists(t.at(name{kubepods, burstable})) {
-		return t.files.set(t.at(name{kubepods, burstable}), tierValues(burstable, pods))
+		return t.weigh(pods)
 	}
 	if err := t.frame(); err != nil {
 		return err

@@ -231,6 +231,38 @@ func TestRunKeepsValuesRight(t *testing.T) {
 	})
 }
 
+// What a pod is to keep is taken from it as long as the cgroups above it are given nothing.
+func TestMemoryIsKeptForPodsAndAllAboveThem(t *testing.T) {
+	sure, soft := podOf("g-1", guaranteed), podOf("b-1", "memory=3Mi memory<4Mi")
+	pods := []*v1.Pod{sure, soft, podOf("e-1")}
+	f := newFixture(t, 2, Config{Reserve: true, Pods: func() []*v1.Pod { return pods }})
+	for _, p := range pods {
+		if err := f.Ensure(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	round := func(all bool, want map[string]string) {
+		t.Helper()
+		if err := f.round(all); err != nil {
+			t.Error(err)
+		}
+		f.holds(want)
+	}
+	all, tier, best := "kubepods/memory.", "kubepods/burstable/memory.", "kubepods/besteffort/memory."
+	kept := map[string]string{
+		all + "min": "4194304", all + "low": "3145728", tier + "min": "0", tier + "low": "3145728", best + "min": "0", best + "low": "0",
+		"kubepods/podg-1/memory.min": "1048576", "kubepods/podg-1/memory.low": "0",
+		"kubepods/burstable/podb-1/memory.min": "0", "kubepods/burstable/podb-1/memory.low": "3145728", "kubepods/besteffort/pode-1/memory.low": "0",
+	}
+	round(true, kept)
+	pods = nil
+	round(true, kept) // not known
+	pods = []*v1.Pod{sure}
+	round(false, map[string]string{all + "min": "1048576", all + "low": "0", tier + "low": "0"})
+	f.cfg.Reserve = false // an agent that was told otherwise
+	round(true, map[string]string{all + "min": "0", "kubepods/podg-1/memory.min": "0"})
+}
+
 func TestWhatIsNotKnownStays(t *testing.T) {
 	var pods []*v1.Pod
 	f := newFixture(t, 1, Config{Pods: func() []*v1.Pod { return pods }})

@@ -264,6 +264,9 @@ func (f files) set(at string, v values) error {
 		put(v.quota, "cpu", "cpu.max", number(v.quota, "max")+" "+number(v.period, ""))
 		put(v.memory, "memory", "memory.max", number(v.memory, "max"))
 		put(v.pids, "pids", "pids.max", number(v.pids, "max"))
+		if v.keep != nil {
+			errs = append(errs, f.put(at, "memory", "memory.min", number(v.keep.min, "")), f.put(at, "memory", "memory.low", number(v.keep.low, "")))
+		}
 	} else {
 		put(v.shares, "cpu", "cpu.shares", number(v.shares, ""))
 		if v.quota != 0 {

@@ -19,7 +19,12 @@ type values struct {
 	memory    int64 // bytes
 	pids      int64 // processes and threads
 	hugepages map[string]int64
+	keep      *keep // nil leaves what is there
 }
+
+// keep is memory in bytes that the kernel takes from a cgroup for nobody else: never, and only as the last resort. What a cgroup
+// is given holds as far as those above it are given as much. Version 1 has no such thing.
+type keep struct{ min, low int64 }
 
 const unlimited = -1
 
@@ -68,6 +73,7 @@ func (c *Config) podValues(pod *v1.Pod) values {
 	}
 	requests, limits := podspec.Requests(pod), podspec.Limits(pod)
 	v.hugepages = hugepages(requests)
+	v.keep = c.keeps(pod)
 	if classOf(pod) == v1.PodQOSBestEffort {
 		return v
 	}
@@ -125,9 +131,28 @@ func pageSize(size string) string {
 	return resource.NewQuantity(n, resource.DecimalExponent).String() + "GB"
 }
 
+// keeps is what is kept for pods; nothing takes back what was, before Reserve was turned off.
+func (c *Config) keeps(pods ...*v1.Pod) *keep {
+	var k keep
+	for _, p := range pods {
+		if !c.Reserve {
+			break
+		}
+		requests := podspec.Requests(p)
+		switch classOf(p) {
+		case v1.PodQOSGuaranteed:
+			k.min += requests.Memory().Value()
+		case v1.PodQOSBurstable:
+			k.low += requests.Memory().Value()
+		case v1.PodQOSBestEffort: // asks for none
+		}
+	}
+	return &k
+}
+
 // tierValues are those of the cgroup of a class: the burstable together weigh what they ask for, the others next to nothing.
-func tierValues(class string, pods []*v1.Pod) values {
-	v := values{shares: minShares}
+func (c *Config) tierValues(class string, pods []*v1.Pod) values {
+	v := values{shares: minShares, keep: &keep{}}
 	if class != burstable {
 		return v
 	}
@@ -138,7 +163,7 @@ func tierValues(class string, pods []*v1.Pod) values {
 			cpu.Add(*requests.Cpu())
 		}
 	}
-	v.shares = shares(&cpu)
+	v.shares, v.keep.low = shares(&cpu), c.keeps(pods...).low
 	return v
 }
 

@@ -16,32 +16,34 @@ func TestPodValues(t *testing.T) {
 		cfg  Config
 		want values
 	}{
-		{"guaranteed", podOf("u", guaranteed, guaranteed), Config{}, values{2048, 200_000, 100_000, 2 << 20, unlimited, none}},
-		{"burstable with all limits", podOf("u", "cpu=100m cpu<200m memory<1Mi", "cpu=100m cpu<200m memory<2Mi"), Config{}, values{204, 40_000, 100_000, 3 << 20, unlimited, none}},
-		{"one container without a CPU limit", podOf("u", "cpu=100m cpu<200m memory<1Mi", "cpu=100m memory<2Mi"), Config{}, values{204, unlimited, 100_000, 3 << 20, unlimited, none}},
-		{"one container without a memory limit", podOf("u", "cpu=100m cpu<200m memory<1Mi", "cpu<100m"), Config{}, values{102, 30_000, 100_000, unlimited, unlimited, none}},
+		{"guaranteed", podOf("u", guaranteed, guaranteed), Config{}, values{2048, 200_000, 100_000, 2 << 20, unlimited, none, &keep{}}},
+		{"burstable with all limits", podOf("u", "cpu=100m cpu<200m memory<1Mi", "cpu=100m cpu<200m memory<2Mi"), Config{}, values{204, 40_000, 100_000, 3 << 20, unlimited, none, &keep{}}},
+		{"one container without a CPU limit", podOf("u", "cpu=100m cpu<200m memory<1Mi", "cpu=100m memory<2Mi"), Config{}, values{204, unlimited, 100_000, 3 << 20, unlimited, none, &keep{}}},
+		{"one container without a memory limit", podOf("u", "cpu=100m cpu<200m memory<1Mi", "cpu<100m"), Config{}, values{102, 30_000, 100_000, unlimited, unlimited, none, &keep{}}},
 		{"limits of the pod as a whole", func() *v1.Pod {
 			p := podOf("u", "cpu=1")
 			p.Spec.Resources = new(sizes("cpu=2 cpu<3 memory<1Mi"))
 			return p
-		}(), Config{}, values{2048, 300_000, 100_000, 1 << 20, unlimited, none}},
-		{"best effort", podOf("u", ""), Config{}, values{2, unlimited, 100_000, unlimited, unlimited, none}},
+		}(), Config{}, values{2048, 300_000, 100_000, 1 << 20, unlimited, none, &keep{}}},
+		{"best effort", podOf("u", ""), Config{}, values{2, unlimited, 100_000, unlimited, unlimited, none, &keep{}}},
 		{"the class that was told counts", func() *v1.Pod {
 			p := podOf("u", guaranteed)
 			p.Status.QOSClass = v1.PodQOSBestEffort
 			return p
-		}(), Config{}, values{2, unlimited, 100_000, unlimited, unlimited, none}},
-		{"processes", podOf("u", ""), Config{PodPids: 100}, values{2, unlimited, 100_000, unlimited, 100, none}},
-		{"no quota", podOf("u", guaranteed), Config{NoQuota: true}, values{1024, unlimited, 100_000, 1 << 20, unlimited, none}},
-		{"another period", podOf("u", guaranteed), Config{Period: 10 * time.Millisecond}, values{1024, 10_000, 10_000, 1 << 20, unlimited, none}},
-		{"the least there is", podOf("u", "cpu=1m cpu<1m memory<1Mi"), Config{}, values{2, 1000, 100_000, 1 << 20, unlimited, none}},
-		{"huge pages", podOf("u", "hugepages-2Mi=4Mi hugepages-1Gi=1Gi hugepages-64Ki=64Ki"), Config{}, values{2, unlimited, 100_000, unlimited, unlimited, map[string]int64{"2MB": 4 << 20, "1GB": 1 << 30, "64KB": 64 << 10}}},
+		}(), Config{}, values{2, unlimited, 100_000, unlimited, unlimited, none, &keep{}}},
+		{"processes", podOf("u", ""), Config{PodPids: 100}, values{2, unlimited, 100_000, unlimited, 100, none, &keep{}}},
+		{"no quota", podOf("u", guaranteed), Config{NoQuota: true}, values{1024, unlimited, 100_000, 1 << 20, unlimited, none, &keep{}}},
+		{"memory kept", podOf("u", guaranteed), Config{Reserve: true}, values{1024, 100_000, 100_000, 1 << 20, unlimited, none, &keep{min: 1 << 20}}},
+		{"memory kept if nothing else helps", podOf("u", "memory=3Mi", "memory=1Mi"), Config{Reserve: true}, values{2, unlimited, 100_000, unlimited, unlimited, none, &keep{low: 4 << 20}}},
+		{"another period", podOf("u", guaranteed), Config{Period: 10 * time.Millisecond}, values{1024, 10_000, 10_000, 1 << 20, unlimited, none, &keep{}}},
+		{"the least there is", podOf("u", "cpu=1m cpu<1m memory<1Mi"), Config{}, values{2, 1000, 100_000, 1 << 20, unlimited, none, &keep{}}},
+		{"huge pages", podOf("u", "hugepages-2Mi=4Mi hugepages-1Gi=1Gi hugepages-64Ki=64Ki"), Config{}, values{2, unlimited, 100_000, unlimited, unlimited, map[string]int64{"2MB": 4 << 20, "1GB": 1 << 30, "64KB": 64 << 10}, &keep{}}},
 	} {
 		tree, err := New(tt.cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(tt.want, tree.cfg.podValues(tt.pod), cmp.AllowUnexported(values{})); diff != "" {
+		if diff := cmp.Diff(tt.want, tree.cfg.podValues(tt.pod), cmp.AllowUnexported(values{}, keep{})); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", tt.rule, diff)
 		}
 	}
@@ -63,22 +65,22 @@ func TestWeightsFollowShares(t *testing.T) {
 func TestRaised(t *testing.T) {
 	has := values{shares: 10, quota: 20, period: 100, memory: 30, pids: unlimited}
 	wants := values{shares: 5, quota: 40, period: 100, memory: unlimited, pids: 7}
-	if diff := cmp.Diff(values{shares: 10, quota: 40, period: 100, memory: unlimited, pids: unlimited}, raised(has, wants), cmp.AllowUnexported(values{})); diff != "" {
+	if diff := cmp.Diff(values{shares: 10, quota: 40, period: 100, memory: unlimited, pids: unlimited}, raised(has, wants), cmp.AllowUnexported(values{}, keep{})); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestTiersAndRoot(t *testing.T) {
 	pods := []*v1.Pod{podOf("a", "cpu=1"), podOf("b", "cpu=500m"), podOf("c", guaranteed), podOf("d", "")}
-	if got := tierValues(burstable, pods).shares; got != 1536 {
+	if got := new(Config).tierValues(burstable, pods).shares; got != 1536 {
 		t.Errorf("burstable %d", got)
 	}
-	if got := tierValues(bestEffort, pods).shares; got != 2 {
+	if got := new(Config).tierValues(bestEffort, pods).shares; got != 2 {
 		t.Errorf("best effort %d", got)
 	}
 	got := rootValues(sizes("cpu=2 memory=1Gi pid=500 hugepages-2Mi=4Mi").Requests)
 	want := values{shares: 2048, memory: 1 << 30, pids: 500, hugepages: map[string]int64{"2MB": 4 << 20}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(values{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(values{}, keep{})); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -160,7 +160,7 @@ func honoured() map[string]string {
 		"cpuCFSQuota":                  "false: CPU limits are not enforced",
 		"cpuCFSQuotaPeriod":            "time in which a CPU limit holds",
 		"memoryThrottlingFactor":       "how far between request and limit memory slows a container down (cgroup v2)",
-		"memoryReservationPolicy":      "TieredReservation: cgroup v2 keeps for containers the memory they ask for",
+		"memoryReservationPolicy":      "TieredReservation: cgroup v2 keeps for pods and their containers the memory they ask for",
 		"memorySwap.swapBehavior":      "LimitedSwap: burstable pods get swap by the memory they ask for (cgroup v2)",
 		"singleProcessOOMKill":         "out of memory, the kernel kills one process and not all of the container (cgroup v2)",
 		"seccompDefault":               "containers that say nothing get the runtime's seccomp profile",
