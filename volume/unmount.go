@@ -142,7 +142,8 @@ func quote(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// Sweep takes away the volumes of all pods that need not be kept. It says what it did in one line.
+// Sweep takes away the volumes of all pods that need not be kept. It says what it did in one line. One whose server of files is
+// gone keeps no other.
 func (m *Manager) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 	entries, err := os.ReadDir(m.podDir(""))
 	if err != nil {
@@ -161,7 +162,7 @@ func (m *Manager) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		found, err := m.sweep(ctx, uid, keep)
+		found, err := m.trySweep(ctx, uid, keep)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("take away volumes of pod %s, which is no more: %w", uid, err))
 		} else if found {
@@ -175,6 +176,36 @@ func (m *Manager) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 	}
 	return errors.Join(errs...)
 }
+
+// trySweep is sweep, waited for a short while. What hangs then goes on by itself, and is not begun again meanwhile.
+func (m *Manager) trySweep(ctx context.Context, uid types.UID, keep func(types.UID) bool) (found bool, err error) {
+	const patience = 10 * time.Second
+	m.mu.Lock()
+	hangs := m.sweeping[uid]
+	m.sweeping[uid] = true
+	m.mu.Unlock()
+	if hangs {
+		return false, errHangs
+	}
+	done := make(chan struct{})
+	var did bool
+	var failed error
+	go func() {
+		defer close(done)
+		did, failed = m.sweep(ctx, uid, keep)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.sweeping, uid)
+	}()
+	select {
+	case <-done:
+		return did, failed
+	case <-time.After(patience):
+		return false, errHangs
+	}
+}
+
+var errHangs = errors.New("it hangs, perhaps for a server of files that is gone")
 
 // sweep clears one pod, unless it has come back by the time nobody else is at work on it.
 func (m *Manager) sweep(ctx context.Context, uid types.UID, keep func(types.UID) bool) (found bool, err error) {

@@ -5,13 +5,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/mount-utils"
+
+	"github.com/kubeletkit/kubeletkit/volume"
 )
 
 func TestUnmountFollowsNoLinkAndTouchesNoHostPath(t *testing.T) {
@@ -149,6 +155,61 @@ func TestSweepRemovesWhatPodsLongGoneLeft(t *testing.T) {
 	if err := h.Sweep(t.Context(), keep); err != nil {
 		t.Error(err)
 	}
+}
+
+// away is a mounter for which one server of files is gone.
+type away struct {
+	mount.Interface
+
+	back  chan struct{}
+	tries *atomic.Int32
+}
+
+func (g away) Unmount(path string) error {
+	if strings.Contains(path, "nfs") {
+		g.tries.Add(1)
+		<-g.back
+	}
+	return g.Interface.Unmount(path)
+}
+
+// Field report kubernetes/kubernetes#31272: nothing was cleared any more while one unmount hung.
+func TestAnUnmountThatHangsKeepsNoOtherPodFromBeingSwept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := away{back: make(chan struct{}), tries: new(atomic.Int32)}
+		h := newHouse(t, func(c *volume.Config) { g.Interface = c.Mounter; c.Mounter = g })
+		for uid, kind := range map[string]string{"a": "kubernetes.io~nfs", "b": "kubernetes.io~empty-dir"} {
+			path := filepath.Join(h.root, "pods", uid, "volumes", kind, "data")
+			if err := os.MkdirAll(path, 0o750); err != nil {
+				t.Fatal(err)
+			}
+			h.fake.MountPoints = append(h.fake.MountPoints, mount.MountPoint{Path: path})
+		}
+		sweep := func(what string, fails bool, takes time.Duration, want ...string) {
+			t.Helper()
+			begun := time.Now()
+			err := h.Sweep(t.Context(), func(types.UID) bool { return false })
+			if (err != nil) != fails || time.Since(begun) != takes {
+				t.Errorf("%s: %v after %v", what, err, time.Since(begun))
+			}
+			entries, _ := os.ReadDir(filepath.Join(h.root, "pods"))
+			var left []string
+			for _, e := range entries {
+				left = append(left, e.Name())
+			}
+			if !slices.Equal(left, want) {
+				t.Errorf("%s: left are %v, want %v", what, left, want)
+			}
+		}
+		sweep("one hangs", true, 10*time.Second, "a")
+		sweep("it still hangs", true, 0, "a")
+		close(g.back)
+		synctest.Wait()
+		sweep("the server is back", false, 0)
+		if n := g.tries.Load(); n != 1 {
+			t.Errorf("unmounted %d times", n)
+		}
+	})
 }
 
 func TestSweepLeavesAPodThatCameBack(t *testing.T) {

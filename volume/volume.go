@@ -46,9 +46,10 @@ type Manager struct {
 
 	ready chan struct{} // full while something is queued
 
-	mu    sync.Mutex // guards the rest
-	pods  map[types.UID]*pod
-	queue []*feed
+	mu       sync.Mutex // guards the rest
+	pods     map[types.UID]*pod
+	queue    []*feed
+	sweeping map[types.UID]bool
 }
 
 // pod is what is remembered of one pod, beyond what the disk tells.
@@ -80,7 +81,7 @@ func New(cfg Config) (*Manager, error) {
 	m, err := newMetrics(cfg.Observe)
 	return &Manager{
 		cfg: cfg, log: cfg.Observe.Logger(), metrics: m, mounter: made,
-		ready: make(chan struct{}, 1), pods: map[types.UID]*pod{},
+		ready: make(chan struct{}, 1), pods: map[types.UID]*pod{}, sweeping: map[types.UID]bool{},
 	}, err
 }
 

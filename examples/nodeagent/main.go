@@ -20,17 +20,37 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"k8s.io/klog/v2" //nolint:depguard // some of client-go speaks there and nowhere else
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	context.AfterFunc(ctx, stop) // a second one ends all at once
+	err := leave(ctx, func() error { return command(ctx, os.Args[1:], os.Stdout, os.Stderr) })
 	stop()
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "nodeagent:", err)
 		os.Exit(1)
+	}
+}
+
+// leave waits for do, but not long once ctx has ended: a mount on a server of files that is gone hangs for as long as it is.
+func leave(ctx context.Context, do func() error) error {
+	const patience = 20 * time.Second
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		return fmt.Errorf("something had not ended %v after a signal to stop, and was left as it was", patience)
 	}
 }
 

@@ -51,6 +51,34 @@ func TestNotify(t *testing.T) {
 	}
 }
 
+// Field reports kubernetes/kubernetes#31272 and #90593: where a mount hung, a restart did not help either.
+func TestAnAgentLeavesThoughSomethingHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		for what, tt := range map[string]struct {
+			takes time.Duration
+			want  error
+			after time.Duration
+		}{
+			"it fails":         {time.Minute, broken, time.Minute},
+			"it takes a while": {time.Hour, broken, time.Hour},
+			"it hangs":         {2 * time.Hour, nil, 20 * time.Second},
+		} {
+			begun := time.Now()
+			ctx, stop := context.WithTimeout(t.Context(), time.Hour-10*time.Second)
+			if what == "it hangs" {
+				stop()
+			}
+			err := leave(ctx, func() error { time.Sleep(tt.takes); return broken })
+			if errors.Is(err, broken) != (tt.want != nil) || err == nil || time.Since(begun) != tt.after {
+				t.Errorf("%s: %v after %v", what, err, time.Since(begun))
+			}
+			stop()
+			time.Sleep(tt.takes)
+		}
+	})
+}
+
 func TestRuntimeWatchTellsDownAndUpOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
