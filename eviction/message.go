@@ -22,7 +22,8 @@ const (
 	starvedResource          = "starved_resource"
 )
 
-// explain says why a pod is ended, in words and as annotations, as kubelets do: alerts and dashboards match them.
+// explain says why a pod is ended, in words and as annotations, as kubelets do: alerts and dashboards match them. What volumes
+// use, which no container is blamed for, comes last.
 func explain(p *v1.Pod, what v1.ResourceName, due []Threshold, o Observation) (string, map[string]string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "The node was low on resource: %v. ", what)
@@ -56,6 +57,9 @@ func explain(p *v1.Pod, what v1.ResourceName, due []Threshold, o Observation) (s
 			fmt.Fprintf(&b, "Container %s was using %s, request is %s, has larger consumption of %v. ", c.Name, used, &request, what)
 			names, amounts = append(names, c.Name), append(amounts, used.String())
 		}
+	}
+	if n := volumesOf(p, u).Bytes; what == v1.ResourceEphemeralStorage && n > 0 {
+		fmt.Fprintf(&b, "Volumes of the pod were using %s. ", size(n))
 	}
 	notes[offendingContainers], notes[offendingContainersUsage] = strings.Join(names, ","), strings.Join(amounts, ",")
 	return b.String(), notes

@@ -13,10 +13,16 @@ func TestExplain(t *testing.T) {
 		{Name: "c", Memory: 600 * mi, Rootfs: Amount{Bytes: 3 * mi}, Logs: Amount{Bytes: mi}},
 		{Name: "i", Memory: 99 * mi},
 		{Name: "debug", Memory: mi},
-	}}
+	}, Volumes: map[string]Amount{"cache": {Bytes: 600 * mi}, "tmpfs": {Bytes: mi}}}
 	init := func(p *v1.Pod) { p.Spec.InitContainers = []v1.Container{{Name: "i"}} }
 	whole := func(p *v1.Pod) {
 		p.Spec.Resources = &v1.ResourceRequirements{Requests: amounts(map[string]string{"memory": "650Mi"})}
+	}
+	volumes := func(p *v1.Pod) {
+		p.Spec.Volumes = []v1.Volume{
+			{Name: "cache", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}},
+			{Name: "tmpfs", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}},
+		}
 	}
 	memory := []Threshold{{Signal: NodeFsAvailable, Value: Value{Percent: 10}}, {Signal: MemoryAvailable, Value: Value{Percent: 10}}}
 	levels := map[Signal]Level{
@@ -49,6 +55,12 @@ func TestExplain(t *testing.T) {
 			pod: pod("p"), what: "ephemeral-storage", due: []Threshold{{Signal: ImageFsAvailable}, {Signal: NodeFsAvailable, Value: Value{Percent: 10}}},
 			want: "The node was low on resource: ephemeral-storage. Threshold quantity: 0, available: 1. " +
 				"Container c was using 4Mi, request is 0, has larger consumption of ephemeral-storage. ",
+			notes: map[string]string{"offending_containers": "c", "offending_containers_usage": "4Mi", "starved_resource": "ephemeral-storage"},
+		},
+		"storage: volumes, kubernetes#130439": {
+			pod: pod("p", volumes), what: "ephemeral-storage", due: nil,
+			want: "The node was low on resource: ephemeral-storage. Container c was using 4Mi, request is 0, has larger consumption of ephemeral-storage. " +
+				"Volumes of the pod were using 600Mi. ",
 			notes: map[string]string{"offending_containers": "c", "offending_containers_usage": "4Mi", "starved_resource": "ephemeral-storage"},
 		},
 		"inodes": {

@@ -87,14 +87,9 @@ const unknownProcesses = 1 << 62
 
 // diskOf is what a pod uses of the disk that a signal is about.
 func diskOf(p *v1.Pod, u Usage, l Layout, at place) Amount {
-	var rootfs, other Amount // other: logs and volumes
+	rootfs, other := Amount{}, volumesOf(p, u) // other: logs and volumes
 	for _, c := range u.Containers {
 		rootfs, other = rootfs.plus(c.Rootfs), other.plus(c.Logs)
-	}
-	for i := range p.Spec.Volumes {
-		if v := &p.Spec.Volumes[i]; onDisk(v) {
-			other = other.plus(u.Volumes[v.Name])
-		}
 	}
 	switch {
 	case l == ImagesApart && at == nodeFs:
@@ -105,6 +100,16 @@ func diskOf(p *v1.Pod, u Usage, l Layout, at place) Amount {
 		return Amount{} // pods write nothing where only images lie
 	}
 	return rootfs.plus(other)
+}
+
+// volumesOf is what the volumes of a pod use of the node's disk.
+func volumesOf(p *v1.Pod, u Usage) (all Amount) {
+	for i := range p.Spec.Volumes {
+		if v := &p.Spec.Volumes[i]; onDisk(v) {
+			all = all.plus(u.Volumes[v.Name])
+		}
+	}
+	return all
 }
 
 // onDisk says that a volume takes up room on the node's disk.
