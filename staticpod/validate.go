@@ -124,8 +124,8 @@ func (v *validator) placement() {
 	}
 	if s.PriorityClassName != "" {
 		v.subdomain(at.Child("priorityClassName"), s.PriorityClassName)
-		if s.Priority == nil {
-			v.warn(at.Child("priorityClassName"), "counts nothing alone, as classes stand in the API server; set priority too (system-node-critical is 2000001000)")
+		if s.Priority == nil && !strings.HasPrefix(s.PriorityClassName, "system-") {
+			v.warn(at.Child("priorityClassName"), "counts nothing alone, as classes stand in the API server; set priority too")
 		}
 	}
 	if s.RuntimeClassName != nil {

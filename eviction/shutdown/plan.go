@@ -37,7 +37,7 @@ func plan(pods []*v1.Pod, periods map[int32]time.Duration) []group {
 	for _, p := range pods {
 		at := 0
 		for i, g := range groups {
-			if p.Spec.Priority != nil && g.priority <= *p.Spec.Priority || p.Spec.Priority == nil && g.priority <= 0 {
+			if g.priority <= podspec.Priority(p) {
 				at = i
 			}
 		}

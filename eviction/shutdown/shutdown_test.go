@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
@@ -32,16 +33,19 @@ func pod(name string, priority int32, graceSeconds int64) *v1.Pod {
 }
 
 func TestPlan(t *testing.T) {
-	pods := []*v1.Pod{pod("negative", -5, 1), pod("zero", 0, 1), pod("middle", 150_000, 1), pod("critical", systemCritical, 1), {ObjectMeta: metav1.ObjectMeta{Name: "none"}}}
+	static := pod("static", 0, 1) // field reports kubernetes/kubernetes#113940 and #133442: control planes ended first
+	static.Annotations = map[string]string{podspec.SourceAnnotation: "file"}
+	static.Spec.Priority, static.Spec.PriorityClassName = nil, "system-node-critical"
+	pods := []*v1.Pod{pod("negative", -5, 1), pod("zero", 0, 1), pod("middle", 150_000, 1), pod("critical", systemCritical, 1), {ObjectMeta: metav1.ObjectMeta{Name: "none"}}, static}
 	for name, c := range map[string]struct {
 		periods map[int32]time.Duration
 		want    string
 	}{
 		"no groups":                          {nil, ""},
-		"two":                                {Periods(30*time.Second, 10*time.Second), "0/20s: negative zero middle none; 2000000000/10s: critical"},
-		"below the lowest is in the lowest":  {map[int32]time.Duration{100_000: time.Second}, "100000/1s: negative zero middle critical none"},
-		"groups without pods are left out":   {map[int32]time.Duration{0: 1e9, 10: 2e9, 100_000: 3e9}, "0/1s: negative zero none; 100000/3s: middle critical"},
-		"a priority of none is that of zero": {map[int32]time.Duration{-10: 1e9, 0: 2e9}, "-10/1s: negative; 0/2s: zero middle critical none"},
+		"two":                                {Periods(30*time.Second, 10*time.Second), "0/20s: negative zero middle none; 2000000000/10s: critical static"},
+		"below the lowest is in the lowest":  {map[int32]time.Duration{100_000: time.Second}, "100000/1s: negative zero middle critical none static"},
+		"groups without pods are left out":   {map[int32]time.Duration{0: 1e9, 10: 2e9, 100_000: 3e9}, "0/1s: negative zero none; 100000/3s: middle critical static"},
+		"a priority of none is that of zero": {map[int32]time.Duration{-10: 1e9, 0: 2e9}, "-10/1s: negative; 0/2s: zero middle critical none static"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

@@ -17,9 +17,27 @@ func Critical(pod *v1.Pod) bool {
 	return Static(pod) || mirror || pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical
 }
 
+// Priority is that of a pod. Of one from a file nobody has filled in what its class is worth: that of the classes each cluster
+// has is known.
+func Priority(pod *v1.Pod) int32 {
+	switch {
+	case pod.Spec.Priority != nil:
+		return *pod.Spec.Priority
+	case !Static(pod):
+		return 0
+	case pod.Spec.PriorityClassName == "system-cluster-critical":
+		return systemCritical
+	case pod.Spec.PriorityClassName == nodeCritical:
+		return systemCritical + 1000
+	}
+	return 0
+}
+
+const nodeCritical = "system-node-critical"
+
 // NodeCritical says that a pod is one without which the node is none, and is of the class named so.
 func NodeCritical(pod *v1.Pod) bool {
-	return Critical(pod) && pod.Spec.PriorityClassName == "system-node-critical"
+	return Critical(pod) && pod.Spec.PriorityClassName == nodeCritical
 }
 
 // HugepageSize is the size of huge pages that a resource is an amount of, as the kernel names it: 2MB for hugepages-2Mi. ok

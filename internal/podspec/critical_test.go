@@ -6,6 +6,22 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
+func TestPriority(t *testing.T) {
+	for class, want := range map[string]int32{"": 0, "mine": 0, "system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000} {
+		p := &v1.Pod{Spec: v1.PodSpec{PriorityClassName: class}}
+		if got := Priority(p); got != 0 {
+			t.Errorf("%q that somebody only said: %d", class, got)
+		}
+		p.Annotations = map[string]string{SourceAnnotation: "file"}
+		if got := Priority(p); got != want {
+			t.Errorf("%q of a file: %d", class, got)
+		}
+		if p.Spec.Priority = new(int32(7)); Priority(p) != 7 {
+			t.Errorf("%q hides what is said", class)
+		}
+	}
+}
+
 func TestCritical(t *testing.T) {
 	of := func(class string, priority int32, annotation, value string) *v1.Pod {
 		p := &v1.Pod{Spec: v1.PodSpec{PriorityClassName: class}}

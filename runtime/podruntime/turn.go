@@ -24,10 +24,7 @@ type turn struct {
 const systemCritical = 2_000_000_000
 
 func turnOf(pod *v1.Pod, number uint64) turn {
-	t := turn{number: number}
-	if pod.Spec.Priority != nil {
-		t.priority = *pod.Spec.Priority
-	}
+	t := turn{number: number, priority: podspec.Priority(pod)}
 	t.urgent = podspec.Static(pod) || t.priority >= systemCritical
 	return t
 }
