@@ -50,7 +50,7 @@ type Config struct {
 
 	Every         time.Duration // time between two passes; 0: ten seconds
 	Transition    time.Duration // how long pressure is reported after it was last seen; 0: five minutes
-	MaxGrace      time.Duration // the most a pod gets to end for a soft threshold; 0: one second
+	MaxGrace      time.Duration // the most a pod gets to end for a soft threshold; 0: one second; negative: what it asks for
 	NoLocalLimits bool          // limits of emptyDirs and ephemeral storage are left to somebody else
 
 	Observe observe.To // logger, events, metrics; zero is silent
@@ -93,8 +93,8 @@ func New(cfg Config) (*Manager, error) {
 	}
 	cfg.Every = cmp.Or(cfg.Every, 10*time.Second)
 	cfg.Transition = cmp.Or(cfg.Transition, 5*time.Minute)
-	if cfg.Every < 0 || cfg.Transition < 0 || cfg.MaxGrace < 0 {
-		return nil, fmt.Errorf("eviction: Every %v, Transition %v and MaxGrace %v must not be negative", cfg.Every, cfg.Transition, cfg.MaxGrace)
+	if cfg.Every < 0 || cfg.Transition < 0 {
+		return nil, fmt.Errorf("eviction: Every %v and Transition %v must not be negative", cfg.Every, cfg.Transition)
 	}
 	in := cfg.Observe.Instruments()
 	return &Manager{
@@ -283,8 +283,8 @@ func choose(t Threshold, due []Threshold, pods []*v1.Pod, o Observation, most ti
 		}
 		grace := hardGrace
 		if !t.hard() {
-			if own := p.Spec.TerminationGracePeriodSeconds; own != nil {
-				most = min(most, podspec.Seconds(*own))
+			if own := p.Spec.TerminationGracePeriodSeconds; own != nil && (most < 0 || podspec.Seconds(*own) < most) {
+				most = podspec.Seconds(*own)
 			}
 			grace = max(grace, most)
 		}

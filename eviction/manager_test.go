@@ -155,11 +155,18 @@ func TestSoftThresholds(t *testing.T) {
 			n.check(m, "")
 			time.Sleep(30 * time.Second)
 			n.check(m, "default")
+			own = 100
+			n.taken[eviction.MemoryAvailable] = 500 * mi
+			n.run("patient", 450*mi, func(p *v1.Pod) { p.Spec.TerminationGracePeriodSeconds = &own })
+			m = n.manager(soft(t), func(c *eviction.Config) { c.MaxGrace = -time.Second })
+			n.check(m, "")
+			time.Sleep(30 * time.Second)
+			n.check(m, "patient")
 			var got []time.Duration
 			for _, h := range n.how {
 				got = append(got, h.Grace)
 			}
-			if diff := cmp.Diff([]time.Duration{7 * time.Second, time.Minute, time.Second}, got); diff != "" {
+			if diff := cmp.Diff([]time.Duration{7 * time.Second, time.Minute, time.Second, 100 * time.Second}, got); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -82,7 +82,7 @@ func honoured() map[string]string {
 		"evictionSoftGracePeriod":          "how long a soft threshold must be crossed",
 		"evictionMinimumReclaim":           "how far beyond a threshold is reclaimed",
 		"evictionPressureTransitionPeriod": "how long pressure is reported after it ended",
-		"evictionMaxPodGracePeriod":        "longest grace of a pod evicted for a soft threshold",
+		"evictionMaxPodGracePeriod":        "longest grace of a pod evicted for a soft threshold; negative: the pod's own",
 		// Server.
 		"enableServer":                               "false: nothing is served",
 		"address":                                    "address to serve on",
