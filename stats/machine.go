@@ -22,28 +22,32 @@ type Machine struct {
 	Kernel, OSImage               string
 }
 
-// readMachine reads a machine's files. A host of which neither CPUs nor memory can be read is an error.
-func readMachine(root fs.FS) (Machine, error) {
-	m := Machine{
+// identify reads what a machine is.
+func identify(root fs.FS) Machine {
+	return Machine{
 		MachineID:  first(root, "etc/machine-id", "var/lib/dbus/machine-id"),
 		SystemUUID: first(root, "sys/class/dmi/id/product_uuid", "proc/device-tree/system-id", "proc/device-tree/vm,uuid", "etc/machine-id"),
 		BootID:     first(root, "proc/sys/kernel/random/boot_id"),
 		Kernel:     first(root, "proc/sys/kernel/osrelease"),
 		OSImage:    osImage(first(root, "etc/os-release", "usr/lib/os-release")),
-		HugePages:  hugePages(root),
 
 		UserNamespace: inUserNamespace(root),
 	}
+}
+
+// measure reads what a machine has. One of which neither CPUs nor memory can be read is an error.
+func (m *Machine) measure(root fs.FS) error {
+	m.HugePages = hugePages(root)
 	memory, err := meminfo(root)
 	if err != nil {
-		return m, err
+		return err
 	}
 	m.Memory, m.Swap = memory["MemTotal"], memory["SwapTotal"]
 	if m.Memory <= 0 {
-		return m, errors.New("proc/meminfo says no MemTotal")
+		return errors.New("proc/meminfo says no MemTotal")
 	}
 	m.Cores, err = cores(root)
-	return m, err
+	return err
 }
 
 // first is the trimmed content of the first of these files that has any.

@@ -57,7 +57,11 @@ func TestMachineOfWhichLittleCanBeRead(t *testing.T) {
 		{"no CPUs", fstest.MapFS{"proc/meminfo": memory}, "how many CPUs"},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
-			m, err := readMachine(c.files)
+			host, err := New(Config{Root: c.files})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := host.Machine()
 			switch {
 			case c.fails == "" && (err != nil || m.Cores != 1 || m.Memory != 1<<20 || m.OSImage != "Linux"):
 				t.Errorf("%+v, %v", m, err)

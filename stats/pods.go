@@ -2,6 +2,7 @@ package stats
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,21 +13,28 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
-// pods are the figures of all pods of which a container runs.
+// pods are the figures of all pods of which a container runs, without those containers that a glance need not look at.
 func (c *Collector) pods(ctx context.Context, g *groups, now time.Time, disk DiskUsage, node *stats.FsStats, d detail) ([]stats.PodStats, error) {
 	out := []stats.PodStats{}
 	if c.cfg.Pods == nil {
 		return out, nil
 	}
-	list, err := c.cfg.Engine.ContainerStats(ctx, runtime.Filter{OnlyAlive: true})
-	if err != nil {
-		return nil, err
-	}
+	pods := c.cfg.Pods()
+	ask := !d.glance || c.mustAsk(now, pods)
 	used := map[string]runtime.Usage{}
-	for _, u := range list {
-		used[u.Container] = u
+	if ask {
+		list, err := c.cfg.Engine.ContainerStats(ctx, runtime.Filter{OnlyAlive: true})
+		if err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		c.asked = now
+		c.mu.Unlock()
+		for _, u := range list {
+			used[u.Container] = u
+		}
 	}
-	for _, pod := range c.cfg.Pods() {
+	for _, pod := range pods {
 		p := stats.PodStats{
 			PodRef:     stats.PodReference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)},
 			Containers: []stats.ContainerStats{},
@@ -34,18 +42,25 @@ func (c *Collector) pods(ctx context.Context, g *groups, now time.Time, disk Dis
 		if pod.Status.StartTime != nil {
 			p.StartTime = *pod.Status.StartTime
 		}
+		runs := false
 		for _, s := range containers(&pod.Status) {
+			if s.State.Running == nil {
+				continue
+			}
+			runs = true
 			_, id, _ := strings.Cut(s.ContainerID, "://")
-			if u, ok := used[id]; ok && s.State.Running != nil {
+			if u, ok := used[id]; ok {
 				rate := c.rates.of(id, now, u.At, u.CPUNanos, d.fresh)
 				p.Containers = append(p.Containers, container(s, u, rate, disk))
 			}
 		}
-		if len(p.Containers) == 0 {
+		switch {
+		case len(p.Containers) > 0:
+			p.CPU, p.Memory, p.Swap = sum(metav1.NewTime(now), p.Containers)
+			c.cgroupOf(g, now, pod, &p, d)
+		case ask || !runs:
 			continue
 		}
-		p.CPU, p.Memory, p.Swap = sum(metav1.NewTime(now), p.Containers)
-		c.cgroupOf(g, now, pod, &p, d)
 		if r, ok := c.room(pod.UID); ok {
 			r.fill(&p, node)
 		}
@@ -55,6 +70,19 @@ func (c *Collector) pods(ctx context.Context, g *groups, now time.Time, disk Dis
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// mustAsk says whether a glance has to ask the engine about containers.
+func (c *Collector) mustAsk(now time.Time, pods []*v1.Pod) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked.IsZero() || now.Sub(c.asked) >= measureEvery || slices.ContainsFunc(pods, limited)
+}
+
+// limited says that a container of a pod may use so much of the disk and no more.
+func limited(p *v1.Pod) bool {
+	is := func(c v1.Container) bool { _, ok := c.Resources.Limits[v1.ResourceEphemeralStorage]; return ok }
+	return slices.ContainsFunc(p.Spec.Containers, is) || slices.ContainsFunc(p.Spec.InitContainers, is)
 }
 
 // cgroupOf takes from a pod's cgroup what that knows better than its containers: memory of volumes and of those that are gone,

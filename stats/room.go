@@ -34,9 +34,9 @@ func (a amount) plus(b amount) amount { return amount{a.bytes + b.bytes, a.inode
 
 const (
 	measureEvery = time.Minute
-	measureNew   = 10 * time.Second // pods that were not there the last time
-	idle         = 9                // times as long as it measured does Run rest: it takes a tenth of the time at most
-	breath       = 1024             // files after which it does so
+	measureNew   = 10 * time.Second     // pods that were not there the last time
+	idle         = 9                    // times as long as it measured does Run rest: it takes a tenth of the time at most
+	stretch      = 5 * time.Millisecond // of work after which it does so
 )
 
 // Run keeps up to date what volumes and logs of pods take up. It goes through all pods each minute, and through new ones each
@@ -83,7 +83,7 @@ func (c *Collector) measureAll(ctx context.Context, all bool) {
 		c.mu.Lock()
 		c.rooms[p.UID] = r
 		c.mu.Unlock()
-		w.rest()
+		w.pause()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,7 +207,13 @@ func ignoreGone(err error) error {
 type walker struct {
 	ctx   context.Context
 	began time.Time // of the work since the last rest
-	files int
+}
+
+// pause rests if there was work enough for a rest: to sleep and to be woken is work, too.
+func (w *walker) pause() {
+	if time.Since(w.began) > stretch {
+		w.rest()
+	}
 }
 
 // rest sleeps for a multiple of the time it worked.
@@ -218,7 +224,7 @@ func (w *walker) rest() {
 	case <-w.ctx.Done():
 	case <-timer.C:
 	}
-	w.began, w.files = time.Now(), 0
+	w.began = time.Now()
 }
 
 // tree is what a file or directory and all below it take up on its file system. One with several names counts once, and what
@@ -237,9 +243,7 @@ func (w *walker) tree(root string) (amount, error) {
 		if err := w.ctx.Err(); err != nil {
 			return err
 		}
-		if w.files++; w.files > breath {
-			w.rest()
-		}
+		w.pause()
 		info, err := e.Info()
 		if err != nil {
 			return ignoreGone(err)

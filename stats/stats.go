@@ -54,8 +54,12 @@ type Collector struct {
 	rates rates
 	looks singleflight.Group
 
-	mu    sync.Mutex // guards rooms
+	mu    sync.Mutex // guards the rest
 	rooms map[types.UID]room
+	asked time.Time // when the engine was last asked about containers
+
+	machine Machine   // what this host is
+	named   time.Time // when that was read
 }
 
 // New returns a Collector. It reads nothing yet.
@@ -75,8 +79,18 @@ func New(cfg Config) (*Collector, error) {
 	return &Collector{cfg: cfg, host: host, log: cfg.Observe.Logger(), rooms: map[types.UID]room{}}, nil
 }
 
-// Machine reads what this host is and has.
-func (c *Collector) Machine() (Machine, error) { return readMachine(c.cfg.Root) }
+// Machine reads what this host has, and every five minutes what it is: its names and those of its system.
+func (c *Collector) Machine() (Machine, error) {
+	c.mu.Lock()
+	if c.named.IsZero() || time.Since(c.named) >= nameAgain {
+		c.machine, c.named = identify(c.cfg.Root), time.Now()
+	}
+	m := c.machine
+	c.mu.Unlock()
+	return m, m.measure(c.cfg.Root)
+}
+
+const nameAgain = 5 * time.Minute
 
 // Storage is the size in bytes of the file system the root directory lies on, or will lie on once it is made.
 func (c *Collector) Storage() (int64, error) {
@@ -140,15 +154,18 @@ func (c *Collector) Summary(ctx context.Context, fresh bool) (*stats.Summary, er
 	return c.shared(ctx, "read", detail{groups: true, rest: true})
 }
 
-// Glance is a fresh Summary for who looks again and again: pods have only figures of the engine and of [Collector.Run]. What
-// their cgroups say takes more to read than all the rest.
+// Glance is a fresh Summary for who looks again and again: of pods it has what [Collector.Run] has measured, and what the
+// engine says of containers only while one of them may use so much of the disk and no more, else once a minute, so that rates
+// of CPU use are never of long ago. An engine has to ask the process of every container, and what cgroups say takes more to
+// read than all the rest.
 func (c *Collector) Glance(ctx context.Context, _ bool) (*stats.Summary, error) {
-	return c.shared(ctx, "glance", detail{fresh: true})
+	return c.shared(ctx, "glance", detail{fresh: true, glance: true})
 }
 
 // detail is how closely to look.
 type detail struct {
 	fresh  bool // rates of CPU use move on
+	glance bool // at containers only where it has to be
 	groups bool // at cgroups of pods: memory and threads
 	rest   bool // there also at limits, pressure, network, which nothing depends on
 }

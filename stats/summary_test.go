@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -33,9 +34,11 @@ type engine struct {
 	err   error
 	asked atomic.Int32
 	wait  time.Duration
+	looks int // at containers
 }
 
 func (e *engine) ContainerStats(context.Context, runtime.Filter) ([]runtime.Usage, error) {
+	e.looks++
 	return e.usage, e.err
 }
 
@@ -154,6 +157,39 @@ func TestAGlanceDoesNotLookAtCgroupsOfPodsAndAFreshSummaryOnlyAtWhatDecides(t *t
 		}
 		if p := s.Pods[0]; *p.Memory.WorkingSetBytes != 150 || *p.ProcessStats.ProcessCount != 17 || p.Network != nil || p.Memory.PSI != nil {
 			t.Errorf("fresh: %+v, %+v, %+v", p.Memory, p.ProcessStats, p.Network)
+		}
+	})
+}
+
+func TestAGlanceAsksTheEngineAboutContainersOnlyWhereItHasTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &engine{usage: usage(time.Now())}
+		c := collector(t, "v2", e)
+		glance := func(want int) stats.PodStats {
+			t.Helper()
+			s, err := c.Glance(t.Context(), true)
+			if err != nil || len(s.Pods) != 1 {
+				t.Fatalf("pods of a glance: %+v, %v", s, err)
+			}
+			if e.looks != want {
+				t.Errorf("the engine was asked %d times about containers, want %d", e.looks, want)
+			}
+			return s.Pods[0]
+		}
+		glance(1) // nothing is known of rates yet
+		for range 5 {
+			time.Sleep(10 * time.Second)
+			if p := glance(1); p.Memory != nil || len(p.Containers) > 0 || *p.VolumeStats[0].UsedBytes != 7 {
+				t.Errorf("a pod without limits: %+v", p)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		glance(2)
+		c.cfg.Pods()[0].Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{
+			Limits: v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse("1Gi")},
+		}}}
+		if p := glance(3); len(p.Containers) != 2 || *p.Containers[0].Rootfs.UsedBytes == 0 {
+			t.Errorf("a pod with a limit: %+v", p)
 		}
 	})
 }

@@ -193,12 +193,12 @@ func (l *Loop) follow(ctx context.Context, name string, s PodSource) {
 	}
 }
 
-// resync asks for a look at everybody, spread over a while.
+// resync asks for a look at everybody, a few together and spread over a while: to be woken for each takes longer than to look.
 func (l *Loop) resync() {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
 	for _, w := range l.r.pods {
-		l.after(w, spread(l.cfg.Resync/2, w.uid, w.looks))
+		l.after(w, spread(l.cfg.Resync/2, w.uid, w.looks).Truncate(l.cfg.Resync/30))
 	}
 }
 

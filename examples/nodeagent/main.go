@@ -19,6 +19,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	goruntime "runtime"
 	"syscall"
 	"time"
 
@@ -87,5 +88,14 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) error {
 	for _, field := range unheard(o.kubelet) {
 		log.Warn("a field of the configuration has no effect", "field", field.Path, "why", field.Note)
 	}
+	leaveRoom()
 	return serve(ctx, o, log)
+}
+
+// leaveRoom has the agent use half of the processors at most: the machine is there for pods. It takes less time in all, too,
+// as no second processor is woken to look for work that the first one will have done. GOMAXPROCS in the environment overrules it.
+func leaveRoom() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		goruntime.GOMAXPROCS(max(1, goruntime.GOMAXPROCS(0)/2))
+	}
 }

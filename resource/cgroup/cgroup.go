@@ -344,8 +344,8 @@ func (t *Tree) round(all bool) error {
 			continue
 		}
 		has, err := t.files.has(at)
-		if err == nil {
-			err = t.files.set(at, raised(has, t.cfg.podValues(p)))
+		if gives := raised(has, t.cfg.podValues(p)); err == nil && !gives.equal(has) {
+			err = t.files.set(at, gives)
 		}
 		errs = append(errs, err)
 	}

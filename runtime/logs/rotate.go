@@ -106,6 +106,9 @@ func (r *Rotator) Rotate(ctx context.Context) error {
 		if paths[c.ID] = path; path == "" {
 			continue
 		}
+		if info, err := os.Stat(path); err == nil && info.Size() < r.cfg.MaxSize {
+			continue // nearly all, nearly always: no work for others
+		}
 		work.Go(func() error {
 			errs.add(c, r.one(ctx, c, path))
 			return nil
