@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -152,28 +153,27 @@ func (s *Sink) write(ctx context.Context, known *v1.Pod, st v1.PodStatus) (*v1.P
 
 // statusPatch is what makes one status the other, for the pod with that uid only; nil when nothing does.
 func statusPatch(pod *v1.Pod, to v1.PodStatus) ([]byte, error) {
-	was, err := json.Marshal(v1.Pod{Status: pod.Status})
+	was, err := kruntime.DefaultUnstructuredConverter.ToUnstructured(&pod.Status)
 	if err != nil {
 		return nil, err
 	}
-	is, err := json.Marshal(v1.Pod{Status: to})
+	is, err := kruntime.DefaultUnstructuredConverter.ToUnstructured(&to)
 	if err != nil {
 		return nil, err
 	}
-	diff, err := strategicpatch.CreateTwoWayMergePatch(was, is, v1.Pod{})
-	if err != nil || string(diff) == "{}" {
+	rules, err := strategicpatch.NewPatchMetaFromStruct(to)
+	if err != nil {
 		return nil, err
 	}
-	var m map[string]any
-	if err := json.Unmarshal(diff, &m); err != nil {
+	diff, err := strategicpatch.CreateTwoWayMergeMapPatchUsingLookupPatchMeta(was, is, rules)
+	if err != nil || len(diff) == 0 {
 		return nil, err
 	}
 	only := map[string]any{"uid": pod.UID}
 	if to.Phase != pod.Status.Phase {
 		only["resourceVersion"] = pod.ResourceVersion
 	}
-	m["metadata"] = only
-	return json.Marshal(m)
+	return json.Marshal(map[string]any{"metadata": only, "status": diff})
 }
 
 // Finished deletes the object of a pod that is asked to go, at once and only if it is still the same one. Others stay: what
