@@ -18,7 +18,7 @@ import (
 // Notice tells that the machine is about to go down, or that it stays after all.
 type Notice interface {
 	// Watch calls tell at each change, from one goroutine, until ctx ends (nil) or it cannot go on (an error; it is called
-	// again). A shutdown is held up until the channel that tell answers is closed; need is how long that may take.
+	// again). What has not changed it may tell again, as when it begins: a shutdown may have begun, or been called off, unheard. A shutdown is held up until the channel that tell answers is closed; need is how long that may take.
 	Watch(ctx context.Context, need time.Duration, tell func(down bool) (ready <-chan struct{})) error
 }
 
@@ -62,6 +62,7 @@ type Manager struct {
 	mu     sync.Mutex // guards the rest
 	down   bool
 	cancel context.CancelFunc // of the ending under way; nil: none is
+	ready  chan struct{}      // closed when it is over
 	work   sync.WaitGroup
 }
 
@@ -117,12 +118,19 @@ func (m *Manager) need() time.Duration {
 
 // tell begins or calls off. The channel is closed when the machine may go.
 func (m *Manager) tell(ctx context.Context, down bool) <-chan struct{} {
+	m.mu.Lock()
+	if down && m.down {
+		defer m.mu.Unlock()
+		return m.ready
+	}
+	m.mu.Unlock()
 	m.stop()
 	m.work.Wait()
 	m.mu.Lock()
 	changed := m.down != down
 	m.down = down
 	ready := make(chan struct{})
+	m.ready = ready
 	if down {
 		ctx, m.cancel = context.WithTimeout(ctx, m.need())
 		m.work.Go(func() {

@@ -248,7 +248,9 @@ func TestCase_c176_a_pod_that_never_ends_holds_up_nobody_and_a_shutdown_may_be_c
 		m.takes["stuck"], m.takes["critical"] = time.Hour, time.Hour
 		m.run(t, Config{Periods: map[int32]time.Duration{0: 10 * time.Second, 100_000: 5 * time.Second, systemCritical: 5 * time.Second}}, func(g *Manager) {
 			m.said <- true
-			time.Sleep(14 * time.Second)
+			time.Sleep(time.Second)
+			m.said <- true // once more: nothing is begun anew
+			time.Sleep(13 * time.Second)
 			m.said <- false
 			synctest.Wait()
 			if g.Healthy() != nil || g.Admit(t.Context(), m.pods[0], nil) != nil {

@@ -84,16 +84,24 @@ func (d *descriptors) close() {
 }
 
 func (s systemd) delay(ctx context.Context) (time.Duration, error) {
-	var usec dbus.Variant
-	call := s.conn.Object(login, path).CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, manager, "InhibitDelayMaxUSec")
-	if err := call.Store(&usec); err != nil {
-		return 0, err
+	n, err := property[uint64](ctx, s.conn, "InhibitDelayMaxUSec")
+	return time.Duration(min(n, 1<<53)) * time.Microsecond, err
+}
+
+func (s systemd) preparing(ctx context.Context) (bool, error) {
+	return property[bool](ctx, s.conn, "PreparingForShutdown")
+}
+
+func property[T any](ctx context.Context, conn *dbus.Conn, name string) (value T, err error) {
+	var v dbus.Variant
+	if err := conn.Object(login, path).CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, manager, name).Store(&v); err != nil {
+		return value, err
 	}
-	n, ok := usec.Value().(uint64)
+	value, ok := v.Value().(T)
 	if !ok {
-		return 0, fmt.Errorf("InhibitDelayMaxUSec is a %T", usec.Value())
+		return value, fmt.Errorf("%s is a %T", name, v.Value())
 	}
-	return time.Duration(min(n, 1<<53)) * time.Microsecond, nil
+	return value, nil
 }
 
 func (s systemd) reload(ctx context.Context) error {

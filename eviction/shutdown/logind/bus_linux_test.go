@@ -81,7 +81,7 @@ func privateBus(t *testing.T) *dbus.Conn {
 func (l *login1) serve(t *testing.T) *dbus.Conn {
 	t.Helper()
 	conn := privateBus(t)
-	_, err := prop.Export(conn, path, prop.Map{manager: {"InhibitDelayMaxUSec": {Value: uint64(30_000_000)}}})
+	_, err := prop.Export(conn, path, prop.Map{manager: {"InhibitDelayMaxUSec": {Value: uint64(30_000_000)}, "PreparingForShutdown": {Value: false}}})
 	if err := errors.Join(err, conn.Export(l, path, manager)); err != nil {
 		t.Fatal(err)
 	}
@@ -166,6 +166,9 @@ func TestOverARealBus(t *testing.T) {
 		})
 	}()
 	lock := <-l.held
+	if <-told {
+		t.Error("none has begun")
+	}
 	if err := conn.Emit(path, manager+"."+member, true); err != nil {
 		t.Fatal(err)
 	}

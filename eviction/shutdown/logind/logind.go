@@ -25,9 +25,10 @@ type bus interface {
 	reload(ctx context.Context) error                   // of logind's configuration
 	inhibit(ctx context.Context) (io.Closer, error)     // closing it lets go
 	shutdowns(ctx context.Context) (<-chan bool, error) // closed with the connection
+	preparing(ctx context.Context) (bool, error)        // a shutdown has begun
 }
 
-// Watch tells of shutdowns until ctx ends or the connection is lost.
+// Watch tells whether a shutdown has begun, and of those that do, until ctx ends or the connection is lost.
 func (n Notice) Watch(ctx context.Context, need time.Duration, tell func(down bool) (ready <-chan struct{})) error {
 	connect := n.connect
 	if connect == nil {
@@ -48,19 +49,28 @@ func (n Notice) Watch(ctx context.Context, need time.Duration, tell func(down bo
 }
 
 func (n Notice) watch(ctx context.Context, b bus, need time.Duration, tell func(down bool) (ready <-chan struct{})) error {
-	if err := n.grant(ctx, b, need); err != nil {
-		return err
-	}
 	news, err := b.shutdowns(ctx)
 	if err != nil {
 		return fmt.Errorf("subscribe to shutdowns: %w", err)
 	}
+	begun, err := b.preparing(ctx) // before anybody was there to hear of it
+	if err != nil {
+		return fmt.Errorf("ask whether a shutdown has begun: %w", err)
+	}
 	lock := holder{bus: b}
 	defer lock.free()
-	if err := lock.take(ctx); err != nil {
-		return err
+	if !begun { // else nothing holds it up any more
+		if err := n.grant(ctx, b, need); err != nil {
+			return err
+		}
+		if err := lock.take(ctx); err != nil {
+			return err
+		}
 	}
-	var ready <-chan struct{}
+	ready := tell(begun)
+	if !begun {
+		ready = nil
+	}
 	for {
 		select {
 		case <-ctx.Done():

@@ -22,6 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fake struct {
 	grants, after time.Duration // what it grants, and after a reload
 	late          time.Duration
+	begun         bool
 	reloaded      time.Time
 	news          chan bool
 	log           []string
@@ -48,6 +49,10 @@ type freed struct{ f *fake }
 func (l freed) Close() error { l.f.log = append(l.f.log, "free"); return nil }
 
 func (f *fake) shutdowns(context.Context) (<-chan bool, error) { return f.news, nil }
+
+func (f *fake) preparing(context.Context) (bool, error) { return f.begun, nil }
+
+func ignore(bool) <-chan struct{} { return nil }
 
 func (f *fake) notice(t *testing.T) Notice {
 	t.Helper()
@@ -76,7 +81,33 @@ func TestTheLockIsGivenBackWhenPodsHaveEndedAndTakenAnewWhenItIsCalledOff(t *tes
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if diff := cmp.Diff([]string{"take", "down", "free", "stay", "take", "free", "close"}, f.log); diff != "" {
+		if diff := cmp.Diff([]string{"take", "stay", "down", "free", "stay", "take", "free", "close"}, f.log); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// Field report kubernetes/kubernetes#122674: a kubelet that was restarted while the machine went down started pods.
+func TestAShutdownThatHasBegunIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{begun: true, news: make(chan bool)} // a lock is not granted any more
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		n := f.notice(t)
+		go func() {
+			done <- n.Watch(ctx, time.Minute, func(down bool) <-chan struct{} {
+				f.log = append(f.log, map[bool]string{true: "down", false: "stay"}[down])
+				return nil
+			})
+		}()
+		synctest.Wait()
+		f.news <- false
+		synctest.Wait()
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{"down", "stay", "take", "free", "close"}, f.log); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -85,7 +116,7 @@ func TestTheLockIsGivenBackWhenPodsHaveEndedAndTakenAnewWhenItIsCalledOff(t *tes
 func TestALostConnectionIsAnError(t *testing.T) {
 	f := &fake{grants: time.Minute, news: make(chan bool)}
 	close(f.news)
-	if err := f.notice(t).Watch(t.Context(), time.Second, nil); err == nil || !strings.Contains(err.Error(), "lost") {
+	if err := f.notice(t).Watch(t.Context(), time.Second, ignore); err == nil || !strings.Contains(err.Error(), "lost") {
 		t.Error(err)
 	}
 	away := errors.New("no bus")
@@ -100,7 +131,7 @@ func TestLogindIsToldToHoldUpLongEnough(t *testing.T) {
 		f := &fake{grants: 5 * time.Second, after: 91 * time.Second, late: 300 * time.Millisecond, news: make(chan bool)}
 		close(f.news)
 		n := f.notice(t)
-		_ = n.Watch(t.Context(), 90*time.Second+1, nil)
+		_ = n.Watch(t.Context(), 90*time.Second+1, ignore)
 		b, err := os.ReadFile(filepath.Join(n.ConfigDir, "99-kubelet.conf"))
 		if err != nil || !strings.HasSuffix(string(b), "\n[Login]\nInhibitDelayMaxSec=91\n") {
 			t.Errorf("%s, %v", b, err)
