@@ -259,6 +259,7 @@ type Removal uint8
 
 const (
 	Release Removal = iota // cgroups, devices, id ranges; dead containers and logs stay to be read
+	Renew                  // everything but logs, by which is known how often containers have run: the pod begins anew
 	Purge                  // everything
 )
 

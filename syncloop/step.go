@@ -399,15 +399,18 @@ func (l *Loop) advance(w *worker, e event) {
 // purge forgets a pod that nobody wants, once all has been told. What waited for it may begin.
 func (l *Loop) purge(ctx context.Context, w *worker) error {
 	l.r.mu.Lock()
-	ready := w.pod == nil || w.absent && w.told && !w.publishAt.busy
+	ready, what := w.pod == nil || w.absent && w.told && !w.publishAt.busy, runtime.Purge
 	if !ready {
 		l.release()
+	}
+	if w.again != nil {
+		what = runtime.Renew
 	}
 	l.r.mu.Unlock()
 	if !ready {
 		return nil
 	}
-	if err := l.cfg.Runtime.Remove(ctx, w.uid, runtime.Purge); err != nil {
+	if err := l.cfg.Runtime.Remove(ctx, w.uid, what); err != nil {
 		return err
 	}
 	l.r.mu.Lock()

@@ -122,7 +122,7 @@ func (a *Adapter) Stop(ctx context.Context, pod *v1.Pod, seen runtime.Pod, _ run
 
 // Remove forgets what was known of a pod.
 func (a *Adapter) Remove(_ context.Context, uid types.UID, what runtime.Removal) error {
-	if what == runtime.Purge {
+	if what != runtime.Release {
 		a.known.Delete(uid)
 	}
 	return nil

@@ -154,12 +154,18 @@ func (l layout) removeLog(c *runtime.Container) error {
 			errs = append(errs, os.Remove(f))
 		}
 	}
-	if l.links != "" {
-		if err := os.Remove(l.link(c.Pod, c.Name, c.ID)); !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
+	return errors.Join(append(errs, l.removeLink(c))...)
+}
+
+// removeLink removes the link to the log of a container instance.
+func (l layout) removeLink(c *runtime.Container) error {
+	if l.links == "" {
+		return nil
 	}
-	return errors.Join(errs...)
+	if err := os.Remove(l.link(c.Pod, c.Name, c.ID)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func globQuote(path string) string {

@@ -180,6 +180,37 @@ func TestPurgeLeavesNoTrace(t *testing.T) {
 	})
 }
 
+// Of a pod that begins anew under its uid people still read how it ended, and how often its containers have run.
+func TestAPodThatIsRenewedKeepsItsLogs(t *testing.T) {
+	n := newNode(t)
+	p := pod(polite, polite)
+	seen, _ := n.sync(p)
+	dirs, _ := filepath.Glob(filepath.Join(n.root, "*", "*_u-1", "a"))
+	if len(dirs) != 1 {
+		t.Fatalf("log directories: %q", dirs)
+	}
+	log := filepath.Join(dirs[0], "0.log") // the engine in memory writes none
+	if err := os.WriteFile(log, []byte("its last words"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Stop(t.Context(), p, seen, runtime.Termination{Grace: time.Nanosecond}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Remove(t.Context(), p.UID, runtime.Renew); err != nil {
+		t.Fatal(err)
+	}
+	if seen := n.look(p); len(seen.Containers)+len(seen.Sandboxes) > 0 {
+		t.Errorf("left in the engine: %+v", seen)
+	}
+	n.sync(p)
+	if c := n.look(p).Newest("a"); c == nil || c.Restarts != 1 || c.State != runtime.Running {
+		t.Errorf("in its next life: %+v", c)
+	}
+	if _, err := os.Stat(log); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAFailureIsShownAndNotRepeatedAtEveryWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
-// Remove takes away what is left of an ended pod. Release keeps dead containers and their logs, so that they can be read;
-// Purge removes every trace.
+// Remove takes away what is left of an ended pod. Release keeps dead containers and their logs, so that they can be read,
+// Renew only the logs; Purge removes every trace.
 func (r *Runtime) Remove(ctx context.Context, uid types.UID, what runtime.Removal) error {
 	if err := checkUID(uid); err != nil {
 		return err
@@ -34,9 +34,16 @@ func (r *Runtime) Remove(ctx context.Context, uid types.UID, what runtime.Remova
 		goes[s.ID] = true
 	}
 	for _, c := range containers {
-		if seen, known := r.pictures.log(uid, c.ID); known {
-			errs = append(errs, r.removeWithLog(ctx, &seen, goes[c.SandboxID] && seen.State == runtime.Exited))
-		} else {
+		seen, known := r.pictures.log(uid, c.ID)
+		along := known && goes[c.SandboxID] && seen.State == runtime.Exited
+		switch {
+		case what == runtime.Renew:
+			if errs = append(errs, r.files.removeLink(&c)); !along {
+				errs = append(errs, r.removeContainer(ctx, c.ID, false))
+			}
+		case known:
+			errs = append(errs, r.removeWithLog(ctx, &seen, along))
+		default:
 			errs = append(errs, r.removeContainer(ctx, c.ID, true))
 		}
 	}
@@ -55,7 +62,9 @@ func (r *Runtime) Remove(ctx context.Context, uid types.UID, what runtime.Remova
 	}
 	errs = append(errs, r.ranges.release(r.files, uid))
 	for _, dir := range r.files.logDirs(uid) {
-		errs = append(errs, os.RemoveAll(dir))
+		if what == runtime.Purge {
+			errs = append(errs, os.RemoveAll(dir))
+		}
 	}
 	if r.cfg.Root != "" {
 		errs = append(errs, r.files.removePod(uid))
