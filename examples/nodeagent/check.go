@@ -89,6 +89,7 @@ func checks(ctx context.Context, o *options) []finding {
 		checkScore(filepath.Join("/proc", strconv.Itoa(os.Getpid()), "oom_score_adj")),
 		checkPort(o.address, o.port, h.portOwner),
 		checkWritable("root directory", o.flags.RootDir, "--root-dir"),
+		h.checkShared(o.flags.RootDir),
 		checkWritable("pod logs", o.kubelet.PodLogsDir, "--pod-logs-dir"),
 	)
 	if o.containerLogs != "" {

@@ -243,6 +243,15 @@ func TestCheckIPTablesAndForwarding(t *testing.T) {
 	want(t, files(t, nil).checkForwarding(), warn, "sysctl")
 }
 
+func TestCheckShared(t *testing.T) {
+	h := files(t, map[string]string{"proc/self/mountinfo": "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n" +
+		"30 22 8:2 / /var/lib rw,relatime shared:7 - ext4 /dev/sda2 rw\n" + "31 30 8:3 / /var/lib/kube rw - ext4 /dev/sda3 rw\n"})
+	want(t, h.checkShared("/var/lib/kubelet"), fine, "/var/lib is shared")
+	want(t, h.checkShared("/var/lib"), fine)
+	want(t, h.checkShared("/srv/kubelet"), warn, "mount --make-rshared /")
+	want(t, h.checkShared("/var/lib/kube/x"), warn, "mount --make-rshared /var/lib/kube")
+}
+
 func TestCheckScorePutsItBack(t *testing.T) {
 	path := string(files(t, map[string]string{"score": "5\n"})) + "/score"
 	want(t, checkScore(path), fine)

@@ -254,3 +254,25 @@ func checkDisks(look func(dir string) (space, error), dirs ...string) (out []fin
 	}
 	return out
 }
+
+// checkShared says whether mounts below a directory, which need not be there yet, are seen on both sides of a container's edge.
+func (h host) checkShared(dir string) finding {
+	const name = "mount propagation"
+	at, options := "", []string(nil)
+	for line := range strings.Lines(h.read("proc/self/mountinfo")) {
+		f := strings.Fields(line)
+		if len(f) < 7 {
+			continue
+		}
+		if point := f[4]; len(point) >= len(at) && strings.HasPrefix(dir+"/", strings.TrimSuffix(point, "/")+"/") {
+			at, options = point, f[6:]
+		}
+	}
+	if slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(o, "shared:") }) {
+		return ok(name, "%s is shared", at)
+	}
+	return finding{
+		warn, name, fmt.Sprintf("%s, on which %s lies, is not shared: containers with a mountPropagation do not start", at, dir),
+		"mount --make-rshared " + at,
+	}
+}

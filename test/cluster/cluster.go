@@ -144,6 +144,9 @@ func (c *Cluster) prepare(ctx context.Context, s state) error {
 			return err
 		}
 	}
+	if err := bed.ShareMounts(c.path("kubelet")); err != nil {
+		return err
+	}
 	if err := writePKI(c.path("pki"), c.node, time.Now()); err != nil {
 		return fmt.Errorf("make certificates: %w", err)
 	}
