@@ -1,7 +1,10 @@
 package volume
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"strings"
 
@@ -21,7 +24,7 @@ type request struct {
 }
 
 // mount puts one volume in place.
-func (m *Manager) mount(r request) (runtime.Volume, error) {
+func (m *Manager) mount(ctx context.Context, r request) (runtime.Volume, error) {
 	v := r.volume
 	if err := checkName("volume name", v.Name); err != nil {
 		return runtime.Volume{}, err
@@ -40,8 +43,24 @@ func (m *Manager) mount(r request) (runtime.Volume, error) {
 	if len(sources) == 0 { // the API's default
 		return m.emptyDir(r)
 	}
+	if m.cfg.Other != nil {
+		return m.other(ctx, r)
+	}
 	return runtime.Volume{}, fmt.Errorf("this agent cannot mount volumes of kind %s, only configMap, downwardAPI, emptyDir, hostPath, image, projected and secret",
 		strings.Join(sources, ", "))
+}
+
+// other has somebody else put a volume in place.
+func (m *Manager) other(ctx context.Context, r request) (runtime.Volume, error) {
+	dir := m.dir(r.pod.UID, kindOf(r.volume), r.volume.Name)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return runtime.Volume{}, err
+	}
+	v, err := m.cfg.Other(ctx, r.pod, r.volume, dir)
+	if err == nil && v.Path == "" && v.Device == "" && v.Image == "" {
+		err = errors.New("nobody says where it lies")
+	}
+	return v, err
 }
 
 // kindOf is the kubelet's name of a volume's kind, as directories and metrics have it.

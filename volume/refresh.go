@@ -142,12 +142,12 @@ func (m *Manager) pass(ctx context.Context, f *feed) {
 	case waiting:
 		m.cfg.Changed(uid)
 	default:
-		m.rewrite(p, answers)
+		m.rewrite(ctx, p, answers)
 	}
 }
 
 // rewrite brings the files of a mounted pod up to date.
-func (m *Manager) rewrite(p *pod, answers map[need]answer) {
+func (m *Manager) rewrite(ctx context.Context, p *pod, answers map[need]answer) {
 	pod := p.feed.pod
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -155,7 +155,7 @@ func (m *Manager) rewrite(p *pod, answers map[need]answer) {
 			continue
 		}
 		r := m.request(p, pod, v, answers)
-		if _, err := m.mount(r); err != nil {
+		if _, err := m.mount(ctx, r); err != nil {
 			m.complain(r, err)
 		}
 	}

@@ -34,6 +34,12 @@ type Config struct {
 	Certificates Certificates    // likewise, for certificates of pods
 	Changed      func(types.UID) // hears of pods for which Mount has more to say; it must not block; nil: nobody listens
 
+	// Other puts a volume of any other kind (csi with a driver of yours, ...) in place and says where it lies: in dir, which is
+	// there, and empty at first, or elsewhere. It is called at each Mount, one call at a time for one pod, and may answer
+	// runtime.ErrInProgress. What it mounts or writes in dir is taken away as of every volume, also when nobody knows the pod any
+	// more; what lies elsewhere is its own. nil: such volumes are errors.
+	Other func(ctx context.Context, pod *v1.Pod, v *v1.Volume, dir string) (runtime.Volume, error)
+
 	Observe observe.To
 }
 
@@ -145,7 +151,7 @@ func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) (map[string]runtime.Vo
 			return nil, context.Cause(ctx)
 		}
 		begun := time.Now()
-		place, err := m.mount(m.request(p, pod, v, answers))
+		place, err := m.mount(ctx, m.request(p, pod, v, answers))
 		if errors.Is(err, runtime.ErrInProgress) {
 			pending = append(pending, fmt.Errorf("volume %q: %w", v.Name, err))
 			continue

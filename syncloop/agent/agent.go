@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubeletkit/kubeletkit/imagegc"
 	"github.com/kubeletkit/kubeletkit/internal/layers"
@@ -38,7 +41,10 @@ type Config struct {
 	Images   podruntime.Images   // nil: nothing is pulled
 	GRPC     podprobe.GRPC       // nil: gRPC probes stay undecided
 
-	Admit   []syncloop.Admitter // nil: the standard refusals, for a node of unknown size
+	// OtherVolumes puts volumes in place of kinds that package volume does not know; see Other of its Config. nil: such are errors.
+	OtherVolumes func(ctx context.Context, pod *v1.Pod, v *v1.Volume, dir string) (runtime.Volume, error)
+
+	Admit   []syncloop.Admitter // nil: Standard(Engine)
 	HostIPs func() []string     // this machine's addresses, the primary one first; nil: unknown
 	LogRoot string              // log files; empty: logs below Root
 	Scheme  string              // of container IDs in statuses, such as containerd; empty: unknown
@@ -53,6 +59,7 @@ type Agent struct {
 	volumes *volume.Manager
 	health  map[string]func() error
 	layers  [][]layers.Part // the lowest first
+	ran     atomic.Bool
 }
 
 // New joins the parts. Nothing is started, and nothing is read or written.
@@ -65,7 +72,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	cfg.LogRoot = cmp.Or(cfg.LogRoot, filepath.Join(cfg.Root, "logs"))
 	if cfg.Admit == nil {
-		cfg.Admit = []syncloop.Admitter{admit.Sysctls{}, admit.Platform{Info: cfg.Engine.Info}, admit.Fit{}, admit.Claims{}}
+		cfg.Admit = Standard(cfg.Engine)
 	}
 	a, err := join(cfg)
 	if err != nil {
@@ -74,9 +81,14 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
+// Standard are the standard refusals, for a node of unknown size. An agent with rules of its own appends them.
+func Standard(engine runtime.Engine) []syncloop.Admitter {
+	return []syncloop.Admitter{admit.Sysctls{}, admit.Platform{Info: engine.Info}, admit.Fit{}, admit.Claims{}}
+}
+
 func join(cfg Config) (*Agent, error) {
 	roster := new(syncloop.Roster)
-	volumes, err := volume.New(volume.Config{Root: cfg.Root, Changed: roster.Wake, Observe: cfg.Observe})
+	volumes, err := volume.New(volume.Config{Root: cfg.Root, Changed: roster.Wake, Other: cfg.OtherVolumes, Observe: cfg.Observe})
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +165,12 @@ func remembered(cfg Config) (map[string]syncloop.PodSource, error) {
 
 // Run keeps the pods running until ctx ends or a part fails. It returns nil once ctx has ended and all parts have; the pods
 // go on. It is called once.
-func (a *Agent) Run(ctx context.Context) error { return layers.Run(ctx, a.layers...) }
+func (a *Agent) Run(ctx context.Context) error {
+	if !a.ran.CompareAndSwap(false, true) {
+		return errors.New("agent: Run was called before; New makes another agent, which takes over the pods")
+	}
+	return layers.Run(ctx, a.layers...)
+}
 
 // Roster is who is on this node.
 func (a *Agent) Roster() *syncloop.Roster { return a.roster }

@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -168,6 +170,50 @@ func TestPodsThatAskForMoreThanTheEngineCanDoAreRefused(t *testing.T) {
 	}
 }
 
+// mine is a rule of one's own.
+type mine struct{}
+
+func (mine) Admit(_ context.Context, pod *v1.Pod, _ []*v1.Pod) error {
+	if pod.Labels["trust"] == "no" {
+		return &runtime.Rejection{Reason: "NotTrusted", Message: "nobody vouches for it"}
+	}
+	return nil
+}
+
+func TestRulesAndVolumesOfOnesOwnStandBesideTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, sink, root := newEngine(), newTold(), t.TempDir()
+		web, shady, claims := pod("web"), pod("shady"), pod("claims")
+		web.Spec.Volumes = []v1.Volume{{Name: "maps", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: "maps.example"}}}}
+		web.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "maps", MountPath: "/maps"}}
+		shady.Labels = map[string]string{"trust": "no"}
+		claims.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimName: new("gpu")}}
+		claims.Spec.Containers[0].Resources.Claims = []v1.ResourceClaim{{Name: "gpu"}}
+		a, stop := start(t, Config{
+			Sources: map[string]syncloop.PodSource{"test": wanted{web, shady, claims}}, Sink: sink, Root: root, Engine: engine,
+			Admit: append(Standard(engine), mine{}),
+			OtherVolumes: func(_ context.Context, _ *v1.Pod, v *v1.Volume, dir string) (runtime.Volume, error) {
+				return runtime.Volume{Path: dir}, os.WriteFile(filepath.Join(dir, "map"), []byte(v.CSI.Driver), 0o600)
+			},
+		})
+		time.Sleep(time.Minute)
+		if got := sink.of("web") + ", " + sink.of("shady") + ", " + sink.of("claims"); got != "Running, Failed finished, Failed finished" {
+			t.Errorf("the pods are %s", got)
+		}
+		dir := filepath.Join(root, "pods/web/volumes/kubernetes.io~csi/maps")
+		if text, err := os.ReadFile(filepath.Join(dir, "map")); string(text) != "maps.example" {
+			t.Errorf("the volume has %q, %v", text, err)
+		}
+		stop()
+		if _, err := a.End(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("left behind: %v", err)
+		}
+	})
+}
+
 // An agent that ends leaves its pods; the next one adopts them, while its source says nothing yet.
 func TestPodsGoOnWithoutTheirSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -208,6 +254,9 @@ func TestEndLeavesNothing(t *testing.T) {
 
 		broken := errors.New("no answer")
 		engine.Inject("RemoveSandbox", runtimetest.Times(1, runtimetest.Fail(broken)))
+		if err := a.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "Run was called before") {
+			t.Errorf("run again: %v", err)
+		}
 		ended, err := a.End(t.Context())
 		if len(ended) != 2 || !errors.Is(err, broken) {
 			t.Errorf("%d pods ended, want 2, and error %v", len(ended), err)

@@ -22,6 +22,17 @@
 // The sink is called by a status.Manager: it may be slow, and gets the newest. Run stops the parts from the top down,
 // the status manager last, so that what was found out while they stop is still told.
 //
+// A rule of your own for who may run here stands beside the standard ones, and a kind of volumes of your own beside those of
+// package volume, told by its csi driver, for instance:
+//
+//	Admit: append(agent.Standard(engine), mine),
+//	OtherVolumes: func(ctx context.Context, pod *v1.Pod, v *v1.Volume, dir string) (runtime.Volume, error) {
+//		if v.CSI == nil || v.CSI.Driver != "maps.example" {
+//			return runtime.Volume{}, errors.New("there are only volumes of maps.example")
+//		}
+//		return runtime.Volume{Path: dir}, fetch(ctx, v.CSI.VolumeAttributes, dir)
+//	},
+//
 // # What it leaves to you
 //
 // Where pods come from and statuses go. How big the machine is: unless Config.Admit says so (admit.Fit with Own), pods are
