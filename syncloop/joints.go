@@ -14,6 +14,9 @@ import (
 // has ended; one that returns earlier is started again, and its set stays. complete is false while the set is only what
 // was remembered: such pods run, but nothing is stopped for being absent from it. set blocks until the loop has taken the
 // pods, which are read-only from then on; a changed pod is a new object.
+//
+// Pods are as an API server would hand them out: valid, with what it fills in, each with a name, a namespace and a uid of its
+// own by which it is known ever after. staticpod.DecodeList makes such from a document, and refuses what could not run.
 type PodSource interface {
 	Run(ctx context.Context, set func(pods []*v1.Pod, complete bool)) error
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -48,6 +50,7 @@ type Loop struct {
 	log     *slog.Logger
 	metrics *metrics
 	r       *Roster
+	runs    atomic.Bool
 	wg      sync.WaitGroup
 	sets    chan set
 	swept   chan struct{} // housekeeping has ended
@@ -80,6 +83,9 @@ func New(cfg Config) (*Loop, error) {
 	if cfg.Runtime == nil || cfg.Sink == nil || len(cfg.Sources) == 0 {
 		return nil, errors.New("syncloop: Sources, Runtime and Sink are required")
 	}
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
 	if cfg.Status == nil {
 		cfg.Status = status.Compute
 	}
@@ -104,12 +110,35 @@ func New(cfg Config) (*Loop, error) {
 	}, nil
 }
 
+// check finds what would fail only once the loop runs.
+func (cfg Config) check() error {
+	for name, s := range cfg.Sources {
+		if s == nil {
+			return fmt.Errorf("syncloop: Sources[%q] is nil", name)
+		}
+	}
+	if i := slices.Index(cfg.Admit, nil); i >= 0 {
+		return fmt.Errorf("syncloop: Admit[%d] is nil", i)
+	}
+	if i := slices.Index(cfg.Sweepers, nil); i >= 0 {
+		return fmt.Errorf("syncloop: Sweepers[%d] is nil", i)
+	}
+	if cfg.Resync < 0 {
+		return fmt.Errorf("syncloop: Resync %v must not be negative", cfg.Resync)
+	}
+	return nil
+}
+
 // tick is how often the dispatcher shows that it lives.
 const tick = 10 * time.Second
 
 // Run runs sources and workers until ctx ends, then cuts what is under way and returns nil when all of it has ended. Pods
-// stay as they are.
+// stay as they are. It is called once at a time.
 func (l *Loop) Run(ctx context.Context) error {
+	if !l.runs.CompareAndSwap(false, true) {
+		return errors.New("syncloop: this Loop runs already")
+	}
+	defer l.runs.Store(false)
 	defer l.rest()
 	for name, s := range l.cfg.Sources {
 		l.wg.Go(func() { l.follow(ctx, name, s) })

@@ -29,11 +29,20 @@ func (l *Loop) merge(s set) {
 	l.r.init()
 	l.merged++
 	var news []*v1.Pod
+	fresh := map[types.UID]bool{}
 	for _, p := range s.pods {
-		if w := l.r.pods[p.UID]; w != nil {
-			if w.set == l.merged {
-				continue // of two with one uid the second is left out
-			}
+		if !l.named(s.source, p) {
+			continue
+		}
+		w := l.r.pods[p.UID]
+		if fresh[p.UID] || w != nil && w.set == l.merged {
+			l.log.Error("of two pods with one uid the second is left out; their source must give each its own", "from", s.source,
+				"namespace", p.Namespace, "pod", p.Name, "uid", p.UID)
+			continue
+		}
+		if w == nil {
+			fresh[p.UID] = true
+		} else {
 			w.set = l.merged
 			if w.given == p && w.source == s.source && !w.absent && w.pod != nil {
 				continue // as it was
@@ -47,15 +56,8 @@ func (l *Loop) merge(s set) {
 	slices.SortStableFunc(news, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(l.arrival(a), l.arrival(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 	})
-	looked := make(map[types.UID]bool, len(news))
 	for _, p := range news {
-		switch {
-		case p.UID == "":
-			l.log.Error("a pod without a uid is left out; its source must give it one", "from", s.source, "namespace", p.Namespace, "pod", p.Name)
-		case !looked[p.UID]:
-			looked[p.UID] = true
-			l.want(s.source, p, l.marked(s.source, p))
-		}
+		l.want(s.source, p, l.marked(s.source, p))
 	}
 	if s.complete && !l.sources[s.source] {
 		l.sources[s.source] = true
@@ -63,6 +65,19 @@ func (l *Loop) merge(s set) {
 		l.dirty = l.dirty || l.r.complete
 	}
 	l.release()
+}
+
+// named says whether a pod can be told from others at all.
+func (l *Loop) named(source string, p *v1.Pod) bool {
+	switch {
+	case p == nil:
+		l.log.Error("a nil pod is left out; its source must not deliver any", "from", source)
+	case p.UID == "":
+		l.log.Error("a pod without a uid is left out; its source must give it one", "from", source, "namespace", p.Namespace, "pod", p.Name)
+	default:
+		return true
+	}
+	return false
 }
 
 // missing loses the pods of a source that were not in its newest set. The roster is locked.

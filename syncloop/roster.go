@@ -219,6 +219,7 @@ type worker struct {
 	endedAt  time.Time
 	came     time.Time
 	acted    time.Time // what is seen must be newer
+	actedFor int       // steps in a row
 	failures int       // steps in a row
 	retryAt  time.Time // as the runtime asked in this step
 	told     bool      // Finished was called

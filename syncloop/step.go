@@ -22,6 +22,9 @@ const (
 	retryMax   = 10 * time.Second
 )
 
+// actsAtOnce is how many steps in a row may change something before the next one waits.
+const actsAtOnce = 100
+
 // turn gives a pod a step and a publish, unless they are under way: then each is taken once more.
 func (l *Loop) turn(ctx context.Context, uid types.UID) {
 	l.r.mu.Lock()
@@ -322,9 +325,20 @@ func (l *Loop) acted(w *worker, net runtime.Network, result runtime.SyncResult) 
 	defer l.own(w)()
 	w.net, w.retryAt, w.applying = net, result.RetryAt, false
 	l.stuck(w, result.Resize)
-	if result.Acted {
+	switch {
+	case !result.Acted:
+		w.actedFor = 0
+	case w.actedFor < actsAtOnce:
 		w.acted = time.Now()
+		w.actedFor++
 		w.wake(l.r)
+	default: // it takes Acted for "all is well"
+		w.acted = time.Now()
+		if w.actedFor == actsAtOnce {
+			w.actedFor++
+			l.log.Warn("the runtime says at each step that it has changed something; the pod gets a step a second from now on", "ref", w.ref().String())
+		}
+		l.after(w, time.Second)
 	}
 	if !result.RetryAt.IsZero() {
 		l.after(w, max(time.Until(result.RetryAt), 10*time.Millisecond))
