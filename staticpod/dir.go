@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -38,6 +39,8 @@ type Dir struct {
 	cfg     Config
 	log     *slog.Logger
 	metrics metrics
+
+	ran atomic.Bool
 
 	// Of Run alone:
 	table   table
@@ -77,6 +80,9 @@ func NewDir(cfg Config) (*Dir, error) {
 // Run delivers the pods of the directory, each time they change, until ctx ends; then it returns nil. It is
 // called once. set is called from the goroutine of Run; the pods are shared and must not be changed.
 func (d *Dir) Run(ctx context.Context, set func(pods []*v1.Pod, complete bool)) error {
+	if !d.ran.CompareAndSwap(false, true) {
+		return fmt.Errorf("staticpod: the Dir of %s ran before; NewDir makes another, which tells of all pods again", d.cfg.Path)
+	}
 	w := watch{path: d.cfg.Path, log: d.log}
 	defer w.close()
 	for ctx.Err() == nil {

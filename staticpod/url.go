@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -46,6 +47,8 @@ type URL struct {
 	metrics urlMetrics
 	shown   string // the address without what may be secret
 	origin  origin
+
+	ran atomic.Bool
 
 	// Of Run alone:
 	sum      [sha256.Size]byte // of the text last read, good or bad
@@ -87,6 +90,9 @@ func NewURL(cfg URLConfig) (*URL, error) {
 // Run delivers the pods of the address, each time they change, until ctx ends; then it returns nil. It is called once. set
 // is called from the goroutine of Run; the pods are shared and must not be changed.
 func (u *URL) Run(ctx context.Context, set func(pods []*v1.Pod, complete bool)) error {
+	if !u.ran.CompareAndSwap(false, true) {
+		return fmt.Errorf("staticpod: the URL of %s ran before; NewURL makes another, which tells of all pods again", u.shown)
+	}
 	client, done := u.client()
 	defer done()
 	for ctx.Err() == nil {

@@ -279,6 +279,28 @@ func TestNewURLRefuses(t *testing.T) {
 	}
 }
 
+// A source that ran has told of its pods. Whoever asks it again would wait for them in vain.
+func TestASourceRunsOnce(t *testing.T) {
+	dir, err := NewDir(Config{Path: t.TempDir(), Node: "n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := NewURL(URLConfig{URL: "http://127.0.0.1:1/pods", Node: "n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	for _, run := range []func(context.Context, func([]*v1.Pod, bool)) error{dir.Run, address.Run} {
+		if err := run(ended, func([]*v1.Pod, bool) {}); err != nil {
+			t.Error(err)
+		}
+		if err := run(ended, func([]*v1.Pod, bool) {}); err == nil || !strings.Contains(err.Error(), " ran before; New") {
+			t.Errorf("run again: %v", err)
+		}
+	}
+}
+
 // Over a real connection: headers do not follow to another host, and nothing is left open when Run is over.
 func TestAnAddressThatSendsOn(t *testing.T) {
 	keys := make(chan string, 100)
