@@ -87,8 +87,8 @@ func New(cfg Config) (*Manager, error) {
 		return nil, errors.New("eviction: Source and Pods are required")
 	}
 	for _, t := range cfg.Thresholds {
-		if _, ok := t.Signal.kind(); !ok {
-			return nil, fmt.Errorf("eviction: there is no signal %q", t.Signal)
+		if err := t.check(); err != nil {
+			return nil, fmt.Errorf("eviction: %w", err)
 		}
 	}
 	cfg.Every = cmp.Or(cfg.Every, 10*time.Second)

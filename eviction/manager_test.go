@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -311,13 +312,22 @@ func TestRunTicksAndGoesOnAtOnceAfterAnEviction(t *testing.T) {
 
 func TestConfigThatMakesNoSenseIsRefused(t *testing.T) {
 	n := newNode(t)
-	for name, c := range map[string]eviction.Config{
-		"nothing":           {},
-		"an unknown signal": {Source: n, Pods: n, Thresholds: []eviction.Threshold{{Signal: "coffee.available"}}},
-		"a negative period": {Source: n, Pods: n, Every: -1},
+	memory := func(v eviction.Value, grace time.Duration) eviction.Config {
+		return eviction.Config{Source: n, Pods: n, Thresholds: []eviction.Threshold{{Signal: eviction.MemoryAvailable, Value: v, Grace: grace}}}
+	}
+	none := resource.MustParse("0")
+	for want, c := range map[string]eviction.Config{
+		"Source and Pods are required":         {},
+		`there is no signal "coffee.available`: {Source: n, Pods: n, Thresholds: []eviction.Threshold{{Signal: "coffee.available"}}},
+		"Every -1ns":                           {Source: n, Pods: n, Every: -1},
+
+		"threshold of memory.available is 0%; it must be above zero": memory(eviction.Value{}, 0),
+		"threshold of memory.available is 0; it must be above zero":  memory(eviction.Value{Quantity: &none}, 0),
+		"memory.available is 100%; it must be":                       memory(eviction.Value{Percent: 100}, 0),
+		"memory.available has a grace period of -1s":                 memory(eviction.Value{Percent: 10}, -time.Second),
 	} {
-		if _, err := eviction.New(c); err == nil {
-			t.Errorf("%s: no error", name)
+		if _, err := eviction.New(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }

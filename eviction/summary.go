@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"context"
+	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +22,9 @@ func (f summaries) Observe(ctx context.Context) (Observation, error) {
 	s, err := f(ctx, true)
 	if err != nil {
 		return Observation{}, err
+	}
+	if s == nil {
+		return Observation{}, errors.New("there is no summary")
 	}
 	return read(s), nil
 }

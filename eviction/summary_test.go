@@ -79,6 +79,10 @@ func TestFromSummary(t *testing.T) {
 	if o, _ := source.Observe(t.Context()); len(o.Levels) != 0 {
 		t.Errorf("half a signal is none: %v", o.Levels)
 	}
+	s = nil
+	if _, got := source.Observe(t.Context()); got == nil {
+		t.Error("no summary and no error")
+	}
 	err = errors.New("no answer")
 	if _, got := source.Observe(t.Context()); !errors.Is(got, err) {
 		t.Error(got)

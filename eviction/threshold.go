@@ -23,7 +23,7 @@ type Threshold struct {
 // Value is an amount of what a signal is about: a quantity, or a part of its capacity where Quantity is nil.
 type Value struct {
 	Quantity *resource.Quantity
-	Percent  float32
+	Percent  float32 // 10 is a tenth
 }
 
 // of is the value in units of the signal.
@@ -39,6 +39,20 @@ func (v Value) String() string {
 		return v.Quantity.String()
 	}
 	return strconv.FormatFloat(float64(v.Percent), 'g', -1, 32) + "%"
+}
+
+// check finds what no threshold can be. Parse knows better what people write.
+func (t Threshold) check() error {
+	v := t.Value
+	switch _, ok := t.Signal.kind(); {
+	case !ok:
+		return fmt.Errorf("there is no signal %q", t.Signal)
+	case v.Quantity != nil && v.Quantity.Sign() <= 0, v.Quantity == nil && !(v.Percent > 0 && v.Percent < 100):
+		return fmt.Errorf("the threshold of %s is %s; it must be above zero and less than all there is", t.Signal, v)
+	case t.Grace < 0:
+		return fmt.Errorf("the threshold of %s has a grace period of %v, which must not be negative", t.Signal, t.Grace)
+	}
+	return nil
 }
 
 // hard says that there is no grace period.

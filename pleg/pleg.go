@@ -74,6 +74,9 @@ func New(cfg Config) (*Generator, error) {
 	if cfg.Source == nil {
 		return nil, errors.New("pleg: Source is required")
 	}
+	if cfg.Period < 0 || cfg.Patience < 0 || cfg.Timeout < 0 || cfg.Inspect < 0 {
+		return nil, fmt.Errorf("pleg: Period %v, Patience %v, Timeout %v and Inspect %d must not be negative", cfg.Period, cfg.Patience, cfg.Timeout, cfg.Inspect)
+	}
 	cfg.Period = cmp.Or(cfg.Period, time.Second)
 	cfg.Patience = cmp.Or(cfg.Patience, 3*time.Minute)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Minute)

@@ -272,8 +272,17 @@ func TestUnhealthyAfterPatience(t *testing.T) {
 	})
 }
 
-func TestNewNeedsASource(t *testing.T) {
-	if _, err := pleg.New(pleg.Config{}); err == nil {
-		t.Error("no error")
+func TestNewNamesWhatCannotBe(t *testing.T) {
+	for _, c := range []struct {
+		cfg  pleg.Config
+		want string
+	}{
+		{pleg.Config{}, "pleg: Source is required"},
+		{pleg.Config{Source: &node{}, Timeout: -time.Second}, "pleg: Period 0s, Patience 0s, Timeout -1s and Inspect 0 must not be negative"},
+		{pleg.Config{Source: &node{}, Inspect: -1}, "pleg: Period 0s, Patience 0s, Timeout 0s and Inspect -1 must not be negative"},
+	} {
+		if _, err := pleg.New(c.cfg); err == nil || err.Error() != c.want {
+			t.Errorf("%v, want %s", err, c.want)
+		}
 	}
 }

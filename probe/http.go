@@ -124,6 +124,9 @@ func request(ctx context.Context, t HTTPTarget) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
+	if u := req.URL; u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("URL %q is not one like http://host:port/path", t.URL)
+	}
 	for _, name := range slices.Sorted(maps.Keys(t.Header)) {
 		for _, value := range t.Header[name] {
 			req.Header.Add(name, value)

@@ -331,6 +331,13 @@ func TestHTTPNoAnswer(t *testing.T) {
 		"a URL that is none": func() (probe.Result, string, error) {
 			return probe.HTTP(t.Context(), probe.HTTPTarget{URL: "http://[::1/"})
 		},
+		"no URL": func() (probe.Result, string, error) { return probe.HTTP(t.Context(), probe.HTTPTarget{}) },
+		"a URL without a scheme": func() (probe.Result, string, error) {
+			return probe.HTTP(t.Context(), probe.HTTPTarget{URL: "localhost:80/healthz"})
+		},
+		"a URL without a host": func() (probe.Result, string, error) {
+			return probe.HTTP(t.Context(), probe.HTTPTarget{URL: "http:///healthz"})
+		},
 		"the caller cancelled": func() (probe.Result, string, error) {
 			return probe.HTTP(gone, probe.HTTPTarget{URL: "http://127.0.0.1:1"})
 		},

@@ -102,7 +102,7 @@ type StreamURLs interface {
 	PortForwardURL(ctx context.Context, sandbox string, ports []int32) (*url.URL, error)
 }
 
-// LogReopener makes the engine open a container's log file anew, after it was renamed.
+// LogReopener makes the engine open a container's log file anew, after it was renamed. The new file is there when it returns.
 type LogReopener interface {
 	ReopenLog(ctx context.Context, id string) error
 }

@@ -167,6 +167,9 @@ func (r *Rotator) one(ctx context.Context, c *runtime.Container, path string) er
 	if err := r.cfg.Reopen.ReopenLog(ctx, c.ID); err != nil {
 		return errors.Join(fmt.Errorf("reopen: %w", err), putBack(moved, path))
 	}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) { // it goes on in the old file, which would be compressed and removed
+		return errors.Join(fmt.Errorf("reopen: the runtime says that it did, but there is no %s", path), putBack(moved, path))
+	}
 	r.log.Debug("rotated a log", "container", c.Name, "pod", c.Pod.Name, "namespace", c.Pod.Namespace, "bytes", info.Size())
 	return nil
 }

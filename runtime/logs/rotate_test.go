@@ -35,6 +35,7 @@ type writer struct {
 	opened int
 	refuse error
 	half   bool // refuse only after the new file was made
+	idle   bool // does nothing, and says that it did
 }
 
 func newWriter(t testing.TB) *writer {
@@ -65,7 +66,7 @@ func (w *writer) ReopenLog(context.Context, string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.opened++
-	if w.refuse != nil && !w.half {
+	if w.idle || w.refuse != nil && !w.half {
 		return w.refuse
 	}
 	f, err := os.OpenFile(w.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
@@ -258,6 +259,19 @@ func TestALogThatCannotBeReopenedIsPutBack(t *testing.T) {
 	}
 	if got := len(w.files()); got != 1 {
 		t.Error(w.files())
+	}
+}
+
+func TestALogThatIsOnlySaidToBeReopenedIsPutBack(t *testing.T) {
+	w := newWriter(t)
+	w.print("one")
+	w.idle = true
+	if err := w.rotator(nil).Rotate(t.Context()); err == nil || !strings.Contains(err.Error(), "there is no "+w.path) {
+		t.Error(err)
+	}
+	w.print("two")
+	if diff := cmp.Diff(rec(0, "stdout", "F", "one")+rec(0, "stdout", "F", "two"), w.all()); diff != "" || len(w.files()) != 0 {
+		t.Error(diff, w.files())
 	}
 }
 

@@ -132,7 +132,11 @@ func (k *Keyring) secret(ctx context.Context, namespace, name string) (*v1.Secre
 	if k.cfg.Secret == nil {
 		return nil, errors.New("this agent reads no secrets")
 	}
-	return k.cfg.Secret(ctx, namespace, name)
+	s, err := k.cfg.Secret(ctx, namespace, name)
+	if s == nil && err == nil {
+		err = runtime.ErrNotFound
+	}
+	return s, err
 }
 
 // askAll asks the providers side by side, so that one which hangs costs no more than a minute in all.

@@ -26,6 +26,9 @@ func (h *heard) Event(e observe.Event) { *h = append(*h, e) }
 func secrets(contents map[string]string) func(context.Context, string, string) (*v1.Secret, error) {
 	return func(_ context.Context, namespace, name string) (*v1.Secret, error) {
 		text, ok := contents[name]
+		if name == "nil" {
+			return nil, nil
+		}
 		if !ok {
 			return nil, runtime.ErrNotFound
 		}
@@ -103,13 +106,13 @@ func TestAMissingSecretIsAnEventAndNoError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := k.Lookup(t.Context(), withSecrets("gone", "", "one", "lost"), "a.io/x")
+	got, err := k.Lookup(t.Context(), withSecrets("gone", "", "one", "nil"), "a.io/x")
 	if err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
 	want := heard{{
 		About: observe.Pod("ns", "web", "u"), Warning: true, Reason: "FailedToRetrieveImagePullSecret",
-		Message: "Unable to retrieve some image pull secrets (gone, lost); attempting to pull the image may not succeed.",
+		Message: "Unable to retrieve some image pull secrets (gone, nil); attempting to pull the image may not succeed.",
 	}}
 	if diff := cmp.Diff(want, *events); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
