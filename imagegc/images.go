@@ -55,7 +55,6 @@ type Collector struct {
 	removed observe.Metric
 	turn    chan struct{} // who sends has it, and with it memory
 	memory  memory
-	failed  bool // the last round of Run
 }
 
 // New makes a Collector at rest.
@@ -83,6 +82,7 @@ func New(cfg Config) (*Collector, error) {
 func (c *Collector) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.cfg.Interval)
 	defer tick.Stop()
+	failed := false // the last round
 	for {
 		err := c.Collect(ctx)
 		if ctx.Err() != nil {
@@ -90,11 +90,11 @@ func (c *Collector) Run(ctx context.Context) error {
 		}
 		if err != nil {
 			c.log.Warn("image collection failed; next try at the next round", "err", err)
-			if c.failed {
+			if failed {
 				c.event("ImageGCFailed", err.Error())
 			}
 		}
-		c.failed = err != nil
+		failed = err != nil
 		select {
 		case <-ctx.Done():
 			return nil

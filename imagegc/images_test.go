@@ -217,6 +217,20 @@ func TestMountsAreLookedAtOncePerContainer(t *testing.T) {
 	}
 }
 
+func TestRunAndTheOtherMethodsGoSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newLibrary(t, 100).collector(nil)
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for _, run := range []func(context.Context) error{c.Run, c.Run, c.Collect, c.Reclaim} {
+			all.Go(func() { _ = run(ctx) })
+		}
+		time.Sleep(20 * time.Minute)
+		stop()
+		all.Wait()
+	})
+}
+
 func TestRunTellsOfFailureFromTheSecondInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLibrary(t, 100)

@@ -241,7 +241,7 @@ type SyncInput struct {
 
 // SyncResult is what a step did and leaves to do.
 type SyncResult struct {
-	Acted   bool      // something was changed: look again at once
+	Acted   bool      // this call changed something: look again at once; false for a pod that is as wished for
 	RetryAt time.Time // when to try again; zero: not until something changes
 	Resize  error     // why containers that run could not be given their new sizes; nil: they were, or had them
 }

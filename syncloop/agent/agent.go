@@ -154,6 +154,12 @@ func remembered(cfg Config) (map[string]syncloop.PodSource, error) {
 	}
 	sources := map[string]syncloop.PodSource{}
 	for name, s := range cfg.Sources {
+		switch {
+		case s == nil:
+			return nil, fmt.Errorf("Sources[%q] is nil", name) //nolint:staticcheck // the field's name
+		case name != filepath.Base(name) || name == "." || name == "..":
+			return nil, fmt.Errorf("what source %q wants cannot be remembered: its name must be one for a directory", name)
+		}
 		cache, err := offline.New(offline.Config{Dir: filepath.Join(cfg.Root, "remembered", name), Source: s, Observe: cfg.Observe})
 		if err != nil {
 			return nil, err

@@ -170,6 +170,23 @@ func TestPodsThatAskForMoreThanTheEngineCanDoAreRefused(t *testing.T) {
 	}
 }
 
+func TestSourcesThatCannotBeRememberedAreRefused(t *testing.T) {
+	for name, want := range map[string]string{"a": "", "": `source "" wants`, ".": `source "." wants`, "..": `source ".." wants`, "a/b": `source "a/b" wants`} {
+		cfg := Config{Sources: map[string]syncloop.PodSource{name: wanted{}}, Sink: newTold(), Root: t.TempDir(), Engine: newEngine()}
+		if _, err := New(cfg); err != nil {
+			t.Errorf("%q without memory: %v", name, err)
+		}
+		cfg.Remember = true
+		if _, err := New(cfg); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", name, err, want)
+		}
+		cfg.Sources[name] = nil
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), " is nil") {
+			t.Errorf("%q without a source: %v", name, err)
+		}
+	}
+}
+
 // mine is a rule of one's own.
 type mine struct{}
 
