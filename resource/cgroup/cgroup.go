@@ -344,8 +344,8 @@ func (t *Tree) round(all bool) error {
 			continue
 		}
 		has, err := t.files.has(at)
-		if gives := raised(has, t.cfg.podValues(p)); err == nil && !gives.equal(has) {
-			err = t.files.set(at, gives)
+		if err == nil {
+			err = t.files.set(at, raised(has, t.cfg.podValues(p)))
 		}
 		errs = append(errs, err)
 	}
