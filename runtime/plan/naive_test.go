@@ -149,8 +149,17 @@ func naive(in Input) sketch {
 		}
 	}
 	if ready != 1 || !in.Seen.Sandboxes[0].Ready || len(in.Seen.Sandboxes[0].IPs) == 0 {
-		if len(in.Seen.Sandboxes) == 0 || !naiveReset(in, &s, in.Seen.Sandboxes[0].ID, newest, runs) {
+		switch {
+		case len(in.Seen.Sandboxes) == 0:
 			naiveBegin(in, &s, newest, stopAll, start)
+		case naiveReset(in, &s, in.Seen.Sandboxes[0].ID, newest, runs):
+		default:
+			for _, c := range naiveAsking(in, in.Seen.Sandboxes[0].ID, newest) {
+				start(c) // later, and all begins with it
+			}
+			if len(s.waits) == 0 {
+				naiveBegin(in, &s, newest, stopAll, start)
+			}
 		}
 		return s
 	}
@@ -279,16 +288,10 @@ func naiveBegin(in Input, s *sketch, newest func(name, sandbox string) *runtime.
 
 // naiveReset ends and removes everything when a container that ended asks for it, and did not end a moment ago.
 func naiveReset(in Input, s *sketch, box string, newest func(name, sandbox string) *runtime.Container, runs func(runtime.Container) bool) bool {
-	asked := false
-	all := slices.Concat(in.Pod.Spec.InitContainers, in.Pod.Spec.Containers)
-	for i := range all {
-		n := newest(all[i].Name, "")
-		asks := n != nil && n.State == runtime.Exited && n.SandboxID == box && naiveRule(&all[i], n.ExitCode) == v1.ContainerRestartRuleActionRestartAllContainers
-		asked = asked || asks && !naiveWaits(in, all[i].Name)
-	}
-	if !asked {
+	if !slices.ContainsFunc(naiveAsking(in, box, newest), func(c *v1.Container) bool { return !naiveWaits(in, c.Name) }) {
 		return false
 	}
+	all := slices.Concat(in.Pod.Spec.InitContainers, in.Pod.Spec.Containers)
 	for _, c := range in.Seen.Containers {
 		if slices.ContainsFunc(all, func(spec v1.Container) bool { return spec.Name == c.Name }) {
 			s.removes[c.ID] = true
@@ -298,6 +301,18 @@ func naiveReset(in Input, s *sketch, box string, newest func(name, sandbox strin
 		}
 	}
 	return true
+}
+
+// naiveAsking are the containers whose end asks for all to restart.
+func naiveAsking(in Input, box string, newest func(name, sandbox string) *runtime.Container) (out []*v1.Container) {
+	all := slices.Concat(in.Pod.Spec.InitContainers, in.Pod.Spec.Containers)
+	for i := range all {
+		n := newest(all[i].Name, "")
+		if n != nil && n.State == runtime.Exited && n.SandboxID == box && naiveRule(&all[i], n.ExitCode) == v1.ContainerRestartRuleActionRestartAllContainers {
+			out = append(out, &all[i])
+		}
+	}
+	return out
 }
 
 // naiveThrough says that all init containers have done what regular ones wait for.

@@ -78,7 +78,7 @@ func Sync(in Input) Plan {
 		p.sandbox = in.Seen.Sandboxes[0].ID
 	}
 	switch {
-	case ok && p.strays(), p.restartAll():
+	case ok && p.strays(), p.restartAll(ok):
 	case ok:
 		p.running()
 	default:
@@ -390,9 +390,10 @@ func (p *planner) pruneInits(all bool) {
 
 // restartAll plans the removal of every instance after a container ended in a way that asks for it (KEP-5532). The ones
 // that asked go last: should the work be cut short, they still ask. While all of these ended too short a time ago they wait as
-// if they were to start again alone, and the others go on.
-func (p *planner) restartAll() bool {
+// if they were to start again alone, and the others go on; without a sandbox that serves, nothing begins before that.
+func (p *planner) restartAll(serves bool) bool {
 	asks, due := map[string]Backoff{}, false
+	var waits []start
 	for _, c := range specContainers(p.Pod) {
 		seen := p.Seen.Newest(c.Name)
 		if seen == nil || seen.State != runtime.Exited || seen.SandboxID != p.sandbox || !RestartsAll(c, seen.ExitCode) {
@@ -400,9 +401,16 @@ func (p *planner) restartAll() bool {
 		}
 		next, until := p.backoff(c)
 		asks[c.Name], due = next, due || !until.After(p.Now)
+		waits = append(waits, start{container: c})
 	}
-	if !due || p.Pod.DeletionTimestamp != nil {
+	switch {
+	case len(asks) == 0 || p.Pod.DeletionTimestamp != nil, !due && serves:
 		return false
+	case !due:
+		for _, s := range waits {
+			p.start(s) // later
+		}
+		return true
 	}
 	for _, source := range []bool{false, true} {
 		for _, regular := range []bool{true, false} {

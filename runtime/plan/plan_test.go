@@ -443,7 +443,11 @@ func TestRestartAllContainers(t *testing.T) {
 	if diff := cmp.Diff([]string{"wait b 7s"}, Sync(again).words()); diff != "" {
 		t.Errorf("again and again it waits, and a goes on (-want +got)\n%s", diff)
 	}
-	again.Now = t0.Add(7 * time.Second)
+	again.Seen = look("sandbox:notready", "b#1:exited=88@3s", "a#1:exited=137", "init#1:exited")
+	if diff := cmp.Diff([]string{"wait b 7s"}, Sync(again).words()); diff != "" {
+		t.Errorf("its sandbox ends meanwhile: b does not begin without the others (-want +got)\n%s", diff)
+	}
+	again.Seen, again.Now = seen, t0.Add(7*time.Second)
 	if diff := cmp.Diff([]string{"stop a.1", "remove a.1", "remove init.1", "remove b.1"}, Sync(again).words()); diff != "" {
 		t.Errorf("when its time is over (-want +got)\n%s", diff)
 	}
