@@ -333,7 +333,7 @@ func closeOnce(c chan struct{}) {
 
 // end begins to end a pod, or makes one that ends already do so sooner. The first reason given stays. The roster is locked.
 func (w *worker) end(r *Roster, how runtime.Termination) {
-	if w.pod != nil && over(w.pod.Status.Phase) { // why is told already
+	if w.pod != nil && (over(w.pod.Status.Phase) || over(w.last.Phase)) { // it came to its end by itself, whoever kills it now
 		how.Reason, how.Message, how.Disruption, how.Disrupted = "", "", false, ""
 	}
 	if w.phase == held || w.phase == syncing {

@@ -364,3 +364,21 @@ func TestAPodFromAFileThatAShutdownEndedComesBackIfTheMachineStaysUp(t *testing.
 		}
 	})
 }
+
+func TestAPodFromAFileThatHasDoneItsWorkDoesNotComeBackForAShutdown(t *testing.T) {
+	volumes := holding{make(chan struct{})}
+	onNode(t, func(_ context.Context, _ *sync.WaitGroup, cfg *syncloop.Config) { cfg.Volumes = volumes }, func(n *node) {
+		n.do("add once app=exit_0 policy=Never")
+		n.do("advance 10s")
+		how := runtime.Termination{Reason: "Terminated", Disruption: true, Grace: time.Second}
+		if err := n.roster.Kill(n.t.Context(), n.pods["once"].UID, how); err != nil { // it holds a volume still
+			n.t.Fatal(err)
+		}
+		close(volumes.busy)
+		n.do("advance 5m")
+		synctest.Wait()
+		if s, made := n.status["once"], n.engine.Calls("RunSandbox"); s != "once is Succeeded, app#0 ended 0" || made != 1 {
+			t.Errorf("%s; %d sandboxes", s, made)
+		}
+	})
+}
