@@ -10,7 +10,7 @@ import (
 
 // admits says whether a pod may start on a node with these conditions.
 func admits(p *v1.Pod, pressure []v1.NodeConditionType) bool {
-	if len(pressure) == 0 || critical(p) {
+	if len(pressure) == 0 || podspec.Critical(p) {
 		return true
 	}
 	if !slices.Equal(pressure, []v1.NodeConditionType{v1.NodeMemoryPressure}) {

@@ -229,7 +229,7 @@ func (m *Manager) overLimits(pods []*v1.Pod, o Observation) []victim {
 	var out []victim
 	for _, p := range pods {
 		u, ok := o.Usage[p.UID]
-		if !ok || critical(p) {
+		if !ok || podspec.Critical(p) {
 			continue
 		}
 		if limit, message := overLimit(p, u, o.Layout); limit != "" {
@@ -278,7 +278,7 @@ func (m *Manager) lookCloser(ctx context.Context, o *Observation) {
 // choose takes the first pod in rank that may be ended.
 func choose(t Threshold, due []Threshold, pods []*v1.Pod, o Observation, most time.Duration) *victim {
 	for _, p := range Rank(t.Signal, pods, o) {
-		if critical(p) {
+		if podspec.Critical(p) {
 			continue
 		}
 		grace := hardGrace

@@ -6,21 +6,6 @@ import (
 	"github.com/kubeletkit/kubeletkit/internal/podspec"
 )
 
-const systemCritical = 2_000_000_000 // priorities from here on
-
-// critical says that a pod is never ended by this package, and is always let in: it is static, or the node or cluster needs it.
-func critical(p *v1.Pod) bool {
-	_, mirror := p.Annotations[podspec.MirrorAnnotation]
-	return podspec.Static(p) || mirror || priority(p) >= systemCritical
-}
-
-func priority(p *v1.Pod) int32 {
-	if p.Spec.Priority == nil {
-		return 0
-	}
-	return *p.Spec.Priority
-}
-
 func requests(r *v1.ResourceRequirements) v1.ResourceList { return r.Requests }
 func limits(r *v1.ResourceRequirements) v1.ResourceList   { return r.Limits }
 

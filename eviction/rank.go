@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 )
 
 // Rank orders pods by who goes first when a signal runs short, by the layout and usage observed. Those that may not be ended
@@ -53,7 +55,7 @@ func first(a, b bool) int {
 }
 
 func rankOf(s Signal, p *v1.Pod, o Observation) rank {
-	r := rank{pod: p, priority: priority(p)}
+	r := rank{pod: p, priority: podspec.Priority(p)}
 	u, known := o.Usage[p.UID]
 	k, _ := s.kind()
 	if k.resource == pids {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubeletkit/kubeletkit/internal/podsizes"
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/status"
@@ -139,7 +140,7 @@ func before(a, b *worker) int {
 	}
 	return cmp.Or(
 		falseFirst(grows(a.pod, a.wish), grows(b.pod, b.wish)),
-		cmp.Compare(priority(b.wish), priority(a.wish)),
+		cmp.Compare(podspec.Priority(b.wish), podspec.Priority(a.wish)),
 		falseFirst(status.QOS(a.wish) != v1.PodQOSGuaranteed, status.QOS(b.wish) != v1.PodQOSGuaranteed),
 		a.waitsSince().Compare(b.waitsSince()),
 	)
@@ -148,13 +149,6 @@ func before(a, b *worker) int {
 func grows(from, to *v1.Pod) bool {
 	old, wanted := status.Requests(from), status.Requests(to)
 	return wanted.Cpu().Cmp(*old.Cpu()) > 0 || wanted.Memory().Cmp(*old.Memory()) > 0
-}
-
-func priority(pod *v1.Pod) int32 {
-	if pod.Spec.Priority == nil {
-		return 0
-	}
-	return *pod.Spec.Priority
 }
 
 // waitsSince is since when a resize waits; one that was not looked at yet is the youngest.

@@ -20,13 +20,8 @@ type turn struct {
 	number   uint64
 }
 
-// systemCritical is the least priority of pods the node or the cluster cannot do without.
-const systemCritical = 2_000_000_000
-
 func turnOf(pod *v1.Pod, number uint64) turn {
-	t := turn{number: number, priority: podspec.Priority(pod)}
-	t.urgent = podspec.Static(pod) || t.priority >= systemCritical
-	return t
+	return turn{urgent: podspec.Critical(pod), priority: podspec.Priority(pod), number: number}
 }
 
 func (a turn) before(b turn) bool {

@@ -84,7 +84,7 @@ func TestUrgentPodsGoFirstThenByPriorityThenAsTheyCame(t *testing.T) {
 func TestTurnOf(t *testing.T) {
 	file, high, critical := pod("x"), pod("x"), pod("x")
 	file.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
-	high.Spec.Priority, critical.Spec.Priority = new(int32(1000)), new(int32(systemCritical))
+	high.Spec.Priority, critical.Spec.Priority = new(int32(1000)), new(int32(2_000_000_000))
 	all := []turn{turnOf(pod("x"), 1), turnOf(high, 2), turnOf(critical, 4), turnOf(file, 3)}
 	slices.SortFunc(all, func(a, b turn) int {
 		if a.before(b) {
