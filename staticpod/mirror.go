@@ -39,9 +39,9 @@ type act struct {
 }
 
 // next decides. A mirror pod is right when it mirrors the version that is wanted, and not a life of it that is over while
-// another one has begun, or the one that is still being stopped: that one keeps its mirror until it has ended. Another mirror pod is deleted, and one is made for what is wanted once no
-// other version runs any more. removable says that the mirror of a pod nobody knows may go. wait says when to ask again, 0:
-// when something changes.
+// another one has begun, or the one that is still being stopped: that one keeps its mirror until it has ended. Another mirror
+// pod is deleted, and one is made for what is wanted once no other version runs any more. removable says that the mirror of a
+// pod nobody knows may go. wait says when to ask again, 0: when something changes.
 func (r *record) next(c couple, shown *v1.Pod, removable bool, now time.Time) (a act, wait time.Duration) {
 	if c.wanted != nil && r.hash != hash(c.wanted) { // another version owes nothing to what was done for the last one
 		*r = record{hash: hash(c.wanted), gone: r.gone, still: r.still}
@@ -135,7 +135,7 @@ func mirrors(mirror, static *v1.Pod) bool {
 }
 
 // outlived says that a mirror tells of a pod that is over, and that the pod, as is known by now, is not: it runs again after its
-// machine went down, or after it was refused. An API server takes no such change for each pod.
+// machine went down, or after it was refused. An API server does not let every pod come back from its end.
 func outlived(mirror, static *v1.Pod) bool {
 	return static.Status.StartTime != nil && over(mirror) && !over(static)
 }

@@ -17,7 +17,9 @@
 //	  - terminating: it was deleted, is absent from a complete source, has reached a terminal phase or its deadline, or was
 //	    killed. The step under way is cut, Runtime.Stop is called until nothing runs.
 //	  - terminated: volumes, network and the rest of what the node holds are given back.
-//	  - finished: the last status is told, then StatusSink.Finished. Absent from its source, it is purged and forgotten.
+//	  - finished: the last status is told, then StatusSink.Finished. Absent from its source, it is purged and forgotten. One from
+//	    a file that was refused, or ended for the machine's sake, is too once it would be let in, and begins anew: nobody brings
+//	    another in its place.
 //
 // A wake does two independent things. A step is taken, one at a time for one pod; wakes meanwhile make one more. And the
 // newest status is published from memory, which does not wait for the step: a readiness flip is out in milliseconds while

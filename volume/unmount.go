@@ -177,7 +177,8 @@ func (m *Manager) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 	return errors.Join(errs...)
 }
 
-// trySweep is sweep, waited for a short while. What hangs then goes on by itself, and is not begun again meanwhile.
+// trySweep is sweep, waited for a short while. What takes longer goes on by itself, as nothing ends a call that hangs in the
+// kernel, and is not begun again meanwhile.
 func (m *Manager) trySweep(ctx context.Context, uid types.UID, keep func(types.UID) bool) (found bool, err error) {
 	const patience = 10 * time.Second
 	m.mu.Lock()
@@ -205,7 +206,7 @@ func (m *Manager) trySweep(ctx context.Context, uid types.UID, keep func(types.U
 	}
 }
 
-var errHangs = errors.New("it hangs, perhaps for a server of files that is gone")
+var errHangs = errors.New("it takes long and goes on by itself; if it never ends, a server of files may be gone")
 
 // sweep clears one pod, unless it has come back by the time nobody else is at work on it.
 func (m *Manager) sweep(ctx context.Context, uid types.UID, keep func(types.UID) bool) (found bool, err error) {

@@ -55,7 +55,7 @@ type Manager struct {
 	mu       sync.Mutex // guards the rest
 	pods     map[types.UID]*pod
 	queue    []*feed
-	sweeping map[types.UID]bool
+	sweeping map[types.UID]bool // leftovers that somebody is taking away
 }
 
 // pod is what is remembered of one pod, beyond what the disk tells.

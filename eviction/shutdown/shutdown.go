@@ -18,7 +18,8 @@ import (
 // Notice tells that the machine is about to go down, or that it stays after all.
 type Notice interface {
 	// Watch calls tell at each change, from one goroutine, until ctx ends (nil) or it cannot go on (an error; it is called
-	// again). What has not changed it may tell again, as when it begins: a shutdown may have begun, or been called off, unheard. A shutdown is held up until the channel that tell answers is closed; need is how long that may take.
+	// again). What has not changed it may tell again, as when it begins: a shutdown may have begun, or been called off, unheard.
+	// A shutdown is held up until the channel that tell answers is closed; need is how long that may take.
 	Watch(ctx context.Context, need time.Duration, tell func(down bool) (ready <-chan struct{})) error
 }
 

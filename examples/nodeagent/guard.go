@@ -69,7 +69,8 @@ func newGuards(b *build, o *options, g guarded, obs func(string) observe.To, log
 	evictor := one(b, eviction.New, eviction.Config{
 		Source: eviction.FromSummary(g.figures.Glance), Closer: eviction.FromSummary(g.figures.Summary), Pods: g.roster, Thresholds: one(b, thresholds, thresholdsConfig{o, g.grouped.all != "" && g.grouped.enforced}), Node: o.nodeName,
 		Dead: g.dead, Images: images, Notifier: notifier, Kill: g.grouped.kill(), Layout: g.layout, Changed: g.changed,
-		Transition: max(k.EvictionPressureTransitionPeriod.Duration, 1), MaxGrace: time.Duration(k.EvictionMaxPodGracePeriod) * time.Second,
+		Transition:    max(k.EvictionPressureTransitionPeriod.Duration, 1), // zero is none
+		MaxGrace:      time.Duration(k.EvictionMaxPodGracePeriod) * time.Second,
 		NoLocalLimits: !value(k.LocalStorageCapacityIsolation), Observe: obs("eviction"),
 	})
 	return guards{images, rotator, evictor, one(b, newShutdown, shutdownConfig{o, g, obs("shutdown")})}
@@ -146,7 +147,8 @@ func thresholds(c thresholdsConfig) ([]eviction.Threshold, error) {
 	return list, err
 }
 
-// orNone is what a part takes for none, or for no limit, where zero would mean its default: the configuration has its defaults already.
+// orNone is what a part takes for none, or for no limit, where zero would mean its default: the configuration has its defaults
+// already.
 func orNone[T ~int | ~int32 | ~int64](v T) T {
 	if v == 0 {
 		return -1

@@ -11,8 +11,8 @@ import (
 )
 
 // Crash back-off: the first restart is immediate, the second waits BackoffFirst after the end of the instance before it,
-// each further one twice as long up to Input.BackoffMax, or BackoffMax. An instance that ended BackoffReset after the last start was asked for
-// begins anew.
+// each further one twice as long up to Input.BackoffMax, or BackoffMax. An instance that ended BackoffReset after the last start
+// was asked for begins anew.
 const (
 	BackoffFirst = 10 * time.Second
 	BackoffMax   = 300 * time.Second
