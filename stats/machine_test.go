@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -70,6 +72,31 @@ func TestMachineOfWhichLittleCanBeRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhatAMachineHasIsReadEachTimeAndWhatItIsNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files := fstest.MapFS{
+			"proc/meminfo": {Data: []byte("MemTotal: 1024 kB\n")}, "sys/devices/system/cpu/online": {Data: []byte("0\n")},
+			"etc/machine-id": {Data: []byte("first")},
+		}
+		host, err := New(Config{Root: files})
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := func(cores int, id string) {
+			t.Helper()
+			if m, err := host.Machine(); err != nil || m.Cores != cores || m.MachineID != id {
+				t.Errorf("%+v, %v; want %d cores of %s", m, err, cores, id)
+			}
+		}
+		is(1, "first")
+		files["sys/devices/system/cpu/online"].Data = []byte("0-3\n")
+		files["etc/machine-id"].Data = []byte("second")
+		is(4, "first")
+		time.Sleep(nameAgain)
+		is(4, "second")
+	})
 }
 
 func TestStorage(t *testing.T) {

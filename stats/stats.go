@@ -82,11 +82,14 @@ func New(cfg Config) (*Collector, error) {
 // Machine reads what this host has, and every five minutes what it is: its names and those of its system.
 func (c *Collector) Machine() (Machine, error) {
 	c.mu.Lock()
-	if c.named.IsZero() || time.Since(c.named) >= nameAgain {
-		c.machine, c.named = identify(c.cfg.Root), time.Now()
-	}
-	m := c.machine
+	m, at := c.machine, c.named
 	c.mu.Unlock()
+	if at.IsZero() || time.Since(at) >= nameAgain {
+		m = identify(c.cfg.Root) // what reads files keeps nobody from the rest
+		c.mu.Lock()
+		c.machine, c.named = m, time.Now()
+		c.mu.Unlock()
+	}
 	return m, m.measure(c.cfg.Root)
 }
 
