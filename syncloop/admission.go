@@ -97,7 +97,7 @@ func (w *worker) retries() bool {
 // retry has such a pod begin anew if it would be let in now. Only the dispatcher calls it.
 func (l *Loop) retry(ctx context.Context, w *worker) {
 	l.r.mu.Lock()
-	pod, others := w.pod, l.holders(w)
+	pod, others := w.wish, l.holders(w)
 	l.r.mu.Unlock()
 	if rejection := l.ask(ctx, pod, others); rejection != nil && len(rejection.Instead) == 0 {
 		return
