@@ -1,9 +1,13 @@
 package syncloop_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -11,6 +15,7 @@ import (
 
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/status"
+	"github.com/kubeletkit/kubeletkit/syncloop"
 )
 
 // size gives all containers of a new pod a request for CPU, or the policy of restarting for another one.
@@ -151,4 +156,35 @@ func (n *node) resizedAsPromised(p, has *v1.Pod) {
 			n.fault("container %s of %s is told to have %s of %s", c.Name, p.UID, c.Resources.Requests.Cpu(), c.AllocatedResources.Cpu())
 		}
 	}
+}
+
+// belated are looks of publishers that come late, and of steps that begin after those.
+type belated struct {
+	syncloop.Runtime
+	run context.Context //nolint:containedctx // by which publishers are known: it is what they pass on
+}
+
+func (b belated) Pod(ctx context.Context, uid types.UID) (runtime.Pod, error) {
+	if ctx != b.run {
+		time.Sleep(time.Millisecond)
+		return b.Runtime.Pod(ctx, uid)
+	}
+	defer time.Sleep(time.Second)
+	return b.Runtime.Pod(ctx, uid)
+}
+
+// A look that was overtaken says nothing of the sizes that were given meanwhile.
+func TestAResizeIsToldAsCompletedOnce(t *testing.T) {
+	onNode(t, func(ctx context.Context, _ *sync.WaitGroup, cfg *syncloop.Config) {
+		cfg.Runtime = belated{cfg.Runtime, ctx}
+	}, func(n *node) {
+		n.do("add web app=sleep_100000 source=api cpu=100m")
+		n.do("advance 1m")
+		n.do("resize web app=200m")
+		n.do("advance 1m")
+		if got := n.told("ResizeCompleted"); strings.Count(got, "\n") != 1 {
+			t.Errorf("people are told %q", got)
+		}
+		n.stands("at the end", "[web-1], web Running", "web")
+	})
 }

@@ -226,6 +226,8 @@ type worker struct {
 	used     int64     // generation of the spec that the newest step took; 0: none yet
 	reviewAt time.Time // to be looked at then, whatever comes
 
+	synced, seenSynced uint64 // how often Runtime.Sync has returned; and had, at most, when a look that has come was begun
+
 	complaint  string // the last failure people were told of
 	complained time.Time
 

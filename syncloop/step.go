@@ -176,7 +176,7 @@ func (l *Loop) look(ctx context.Context, w *worker) (runtime.Pod, error) {
 func (l *Loop) lookAfter(ctx context.Context, w *worker, after time.Time) (runtime.Pod, error) {
 	l.r.mu.Lock()
 	w.looks++
-	number := w.looks
+	number, synced := w.looks, w.synced
 	if w.seenBy == 0 && after.Before(w.seen.At) {
 		after = w.seen.At // what is known is from a list, and lists are shallow: no exit codes
 	}
@@ -185,7 +185,7 @@ func (l *Loop) lookAfter(ctx context.Context, w *worker, after time.Time) (runti
 	if err != nil {
 		return seen, fmt.Errorf("look at the pod: %w", err)
 	}
-	return l.saw(w, seen, number), nil
+	return l.saw(w, seen, number, synced), nil
 }
 
 func (l *Loop) see(ctx context.Context, uid types.UID, after time.Time) (runtime.Pod, error) {
@@ -196,21 +196,25 @@ func (l *Loop) see(ctx context.Context, uid types.UID, after time.Time) (runtime
 }
 
 // saw remembers a look and returns the newest there is. Looks overtake each other; those of one moment count in the order
-// in which they were begun.
-func (l *Loop) saw(w *worker, seen runtime.Pod, number uint64) runtime.Pod {
+// in which they were begun. Why containers wait and what they were given the runtime knows by itself, also where the rest comes
+// from memory: the last one to come counts, but not after one that was begun when more syncs had ended.
+func (l *Loop) saw(w *worker, seen runtime.Pod, number, synced uint64) runtime.Pod {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
-	if c := seen.At.Compare(w.seen.At); c < 0 || c == 0 && number < w.seenBy {
-		waiting, applied := seen.Waiting, seen.Applied
-		seen = w.seen
-		seen.Waiting, seen.Applied = waiting, applied
+	own := seen
+	if synced < w.seenSynced {
+		own = w.seen
 	}
+	if c := seen.At.Compare(w.seen.At); c < 0 || c == 0 && number < w.seenBy {
+		seen = w.seen
+	}
+	seen.Waiting, seen.Applied, seen.Level = own.Waiting, own.Applied, own.Level
 	if len(seen.IPs) == 0 {
 		if seen.IPs = w.net.IPs; len(seen.IPs) == 0 {
 			seen.IPs = w.seen.IPs
 		}
 	}
-	w.seen, w.seenBy = seen, max(w.seenBy, number)
+	w.seen, w.seenBy, w.seenSynced = seen, max(w.seenBy, number), max(w.seenSynced, synced)
 	return seen
 }
 
@@ -324,6 +328,7 @@ func (l *Loop) prepare(ctx context.Context, pod *v1.Pod, in *runtime.SyncInput) 
 func (l *Loop) acted(w *worker, net runtime.Network, result runtime.SyncResult) {
 	defer l.own(w)()
 	w.net, w.retryAt, w.applying = net, result.RetryAt, false
+	w.synced++
 	l.stuck(w, result.Resize)
 	switch {
 	case !result.Acted:
