@@ -23,13 +23,15 @@ import (
 // follows from the seed, from what is called and from when: so no two things happen at one moment that the scheduler could
 // put in another order, and the same seed plays the same history.
 type disorder struct {
-	seed uint64
+	seed  uint64
+	began time.Time
 
 	mu       sync.Mutex                         // guards the rest
 	accident func(*rand.Rand) runtimetest.Fault // what happens to one call in two besides; nil: nothing
 	until    time.Time                          // that lasts
 	lossy    bool                               // events are lost, late and doubled
 	set      []setting                          // how the engine's clock was set, the first one first
+	asked    []string                           // every call that took its time, and every event, with when
 }
 
 // setting of a clock: from a moment on it is wrong by so much.
@@ -47,7 +49,9 @@ func (d *disorder) roll(words ...any) *rand.Rand {
 
 // wait lets a call take its time.
 func (d *disorder) wait(ctx context.Context, words ...any) error {
-	t := time.NewTimer(1 + time.Duration(d.roll(words...).Int64N(int64(3*time.Millisecond))))
+	takes := 1 + time.Duration(d.roll(words...).Int64N(int64(3*time.Millisecond)))
+	d.ask(takes, words...)
+	t := time.NewTimer(takes)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -56,6 +60,16 @@ func (d *disorder) wait(ctx context.Context, words ...any) error {
 		return ctx.Err()
 	}
 }
+
+// ask writes down what was asked, and how long it takes.
+func (d *disorder) ask(takes time.Duration, words ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = append(d.asked, moment(d.began)+fmt.Sprint(words...)+" takes "+takes.String())
+}
+
+// moment is how long something has begun ago, in one width.
+func moment(began time.Time) string { return fmt.Sprintf("%16.9fs ", time.Since(began).Seconds()) }
 
 // suffer is a runtimetest.Fault.
 func (d *disorder) suffer(ctx context.Context, c runtimetest.Call) error {
@@ -133,10 +147,12 @@ func fault(r *rand.Rand, which int) runtimetest.Fault {
 	}
 }
 
-// Events makes a disorder a notifier: some events never come, some late, some twice.
+// lossy is a notifier of which some events never come, some late, some twice. No two are heard at one moment: not of one
+// container, nor one by two who listen.
 type lossy struct {
 	runtime.Notifier
 	*disorder
+	hearer string
 }
 
 func (l lossy) Events(ctx context.Context, tell func(runtime.Event)) error {
@@ -144,13 +160,12 @@ func (l lossy) Events(ctx context.Context, tell func(runtime.Event)) error {
 	defer wg.Wait()
 	heard := map[runtime.Event]int{} // how often; the time is in it
 	return l.Notifier.Events(ctx, func(e runtime.Event) {
-		r := l.roll("event ", e.Pod.UID, " ", e.Container)
-		if !withPleg(l.seed) { // which makes one of those of one moment
-			for range heard[e] {
-				r = rand.New(rand.NewPCG(r.Uint64(), r.Uint64()))
-			}
-			heard[e]++
+		what := fmt.Sprint("event ", l.hearer, " ", e.Pod.UID, " ", e.Container, " ", e.Gone)
+		r := l.roll(what)
+		for range heard[e] {
+			r = rand.New(rand.NewPCG(r.Uint64(), r.Uint64()))
 		}
+		heard[e]++
 		times, late := 1, time.Duration(1+r.Int64N(int64(time.Millisecond)))
 		l.mu.Lock()
 		if l.lossy {
@@ -158,6 +173,7 @@ func (l lossy) Events(ctx context.Context, tell func(runtime.Event)) error {
 			late = 1 + time.Duration(r.Int64N(int64(20*time.Second)))
 		}
 		l.mu.Unlock()
+		l.ask(late, what, " ", times, " times")
 		for i := range times {
 			wg.Go(func() {
 				select {
@@ -239,8 +255,14 @@ func (h *history) tune(ctx context.Context, wg *sync.WaitGroup, cfg *syncloop.Co
 	if h.withPleg {
 		wake := cfg.Roster.Wake
 		g, err := pleg.New(pleg.Config{
-			Source: paced{cfg.Runtime, h.disorder, nil}, Notifier: h.notifier, Busy: cfg.Roster.Busy,
-			Tell: func(e pleg.Event) { wake(e.Pod.UID) },
+			Source: paced{cfg.Runtime, h.disorder, nil}, Notifier: lossy{h.engine, h.disorder, "pleg"}, Busy: cfg.Roster.Busy,
+			Tell: func(e pleg.Event) {
+				wg.Go(func() { // not while who looked takes up what he saw
+					if h.disorder.wait(ctx, "told ", e.Pod.UID, " ", e.Container, " ", e.Kind) == nil {
+						wake(e.Pod.UID)
+					}
+				})
+			},
 		})
 		if err != nil {
 			h.t.Error(err)

@@ -148,7 +148,7 @@ func (n *node) say(pod, format string, args ...any) {
 
 // note writes down when something was done. The caller holds mu.
 func (n *node) note(line string) {
-	n.trace = append(n.trace, fmt.Sprintf("%16.9fs %s", time.Since(n.began).Seconds(), line))
+	n.trace = append(n.trace, moment(n.began)+line)
 }
 
 // take gives out what was done, pod by pod: what steps and publishers of several pods do has no order among them.

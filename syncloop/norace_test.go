@@ -1,5 +1,0 @@
-//go:build !race
-
-package syncloop_test
-
-const raced = false
