@@ -2,14 +2,13 @@ package bench
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/kubeletkit/kubeletkit/test/internal/process"
 )
 
 // proc is a process that is measured.
@@ -71,27 +70,6 @@ type usage struct {
 
 // usageOf asks the kernel.
 func usageOf(pid int) (usage, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return usage{}, fmt.Errorf("look at process %d: %w", pid, err)
-	}
-	return parseUsage(string(data))
-}
-
-// parseUsage reads a line of /proc/PID/stat.
-func parseUsage(line string) (usage, error) {
-	const tick = 10 * time.Millisecond // the kernel's, whatever the machine's
-	f := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
-	if len(f) < 22 {
-		return usage{}, errors.New("read a process's stat: too few fields: " + line)
-	}
-	var n [3]int64
-	for i, at := range []int{11, 12, 21} {
-		v, err := strconv.ParseInt(f[at], 10, 64)
-		if err != nil {
-			return usage{}, fmt.Errorf("read a process's stat: %w", err)
-		}
-		n[i] = v
-	}
-	return usage{time.Duration(n[0]+n[1]) * tick, float64(n[2]) * float64(os.Getpagesize()) / 1e6}, nil
+	cpu, rss, err := process.Usage(pid)
+	return usage{cpu, float64(rss) / 1e6}, err
 }

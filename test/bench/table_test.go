@@ -65,18 +65,6 @@ func TestTableSaysWhyAFigureIsMissing(t *testing.T) {
 	}
 }
 
-func TestParseUsage(t *testing.T) {
-	u, err := parseUsage("12 (a (b) c) S 1 12 12 0 -1 4194560 1000 0 0 0 250 50 0 0 20 0 8 0 100 1000000 500 18446744073709551615 1 1")
-	if err != nil || u.cpu.Seconds() != 3 || u.rss != 500*float64(os.Getpagesize())/1e6 {
-		t.Errorf("%+v, %v", u, err)
-	}
-	for _, bad := range []string{"", "12 (x) S", strings.Repeat("x ", 40)} {
-		if _, err := parseUsage(bad); err == nil {
-			t.Errorf("%q was taken", bad)
-		}
-	}
-}
-
 func TestTurnsAlternate(t *testing.T) {
 	both := []string{Kubelet, NodeAgent}
 	if a, b := turns(both, 0), turns(both, 1); a[0] != b[1] || a[1] != b[0] || a[0] == a[1] {

@@ -22,6 +22,7 @@ import (
 	"github.com/kubeletkit/kubeletkit/test/agent"
 	"github.com/kubeletkit/kubeletkit/test/bed"
 	"github.com/kubeletkit/kubeletkit/test/internal/cgroups"
+	"github.com/kubeletkit/kubeletkit/test/internal/process"
 )
 
 // patience is how long anything may take that takes seconds on an idle machine.
@@ -112,18 +113,11 @@ func procStat(pid int) []string {
 // used is the processor time and the resident memory of the agent's process.
 func (n *node) used(t *testing.T) (cpu time.Duration, bytes int64) {
 	t.Helper()
-	f := procStat(n.PID())
-	if len(f) < 22 {
-		t.Fatal("the agent's process cannot be looked at")
+	cpu, bytes, err := process.Usage(n.PID())
+	if err != nil {
+		t.Fatal(err)
 	}
-	number := func(i int) int64 {
-		v, err := strconv.ParseInt(f[i], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-	return time.Duration(number(11)+number(12)) * 10 * time.Millisecond, number(21) * int64(os.Getpagesize())
+	return cpu, bytes
 }
 
 // ctr asks containerd past its CRI, and gives back the words of the answer.

@@ -5,8 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,9 +42,9 @@ func BenchmarkLives(b *testing.B) {
 	const warm = 4
 	for k := range warm + *lives {
 		for _, o := range all {
-			before := o.kept(b)
+			before := o.cpu(b)
 			o.live(b, fmt.Sprint("life-", k))
-			o.used = append(o.used, millis(o.kept(b)-before))
+			o.used = append(o.used, millis(o.cpu(b)-before))
 		}
 	}
 	b.ReportMetric(0, "ns/op")
@@ -77,27 +75,4 @@ func (n *node) live(b *testing.B, name string) {
 		return err
 	})
 	time.Sleep(50 * time.Millisecond) // what the runtime tells of that is heard
-}
-
-// kept is how long the agent's threads have kept the processor, to the nanosecond. Those that have ended, next to none, are
-// left out.
-func (n *node) kept(b *testing.B) (sum time.Duration) {
-	b.Helper()
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", n.PID()))
-	if err != nil || len(files) == 0 {
-		b.Fatal("the kernel tells nothing of the agent's threads: ", err)
-	}
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			continue // it has ended
-		}
-		ran, _, _ := strings.Cut(string(text), " ")
-		ns, err := strconv.ParseInt(ran, 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		sum += time.Duration(ns)
-	}
-	return sum
 }

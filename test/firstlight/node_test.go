@@ -1,7 +1,6 @@
 package firstlight
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -23,6 +22,7 @@ import (
 	"github.com/kubeletkit/kubeletkit/test/bed"
 	"github.com/kubeletkit/kubeletkit/test/images"
 	"github.com/kubeletkit/kubeletkit/test/internal/cgroups"
+	"github.com/kubeletkit/kubeletkit/test/internal/process"
 )
 
 // patience is how long anything may take that takes a second on an idle machine.
@@ -251,20 +251,11 @@ func (n *node) memory(tb testing.TB, which string) int64 {
 // cpu is the processor time the agent has used.
 func (n *node) cpu(tb testing.TB) time.Duration {
 	tb.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.PID()))
+	cpu, _, err := process.Usage(n.PID())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	var ticks int64
-	for _, s := range f[11:13] { // utime and stime, in hundredths of a second
-		t, err := strconv.ParseInt(s, 10, 64)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		ticks += t
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	return cpu
 }
 
 // answer is what the agent's API says.

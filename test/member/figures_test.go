@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -22,6 +20,7 @@ import (
 
 	"github.com/kubeletkit/kubeletkit/test/agent"
 	"github.com/kubeletkit/kubeletkit/test/cluster"
+	"github.com/kubeletkit/kubeletkit/test/internal/process"
 )
 
 var figuresFile = flag.String("figures", "", "file that BenchmarkAgents writes its figures to, as JSON")
@@ -83,13 +82,15 @@ func measure(b *testing.B, a cluster.Agent, pods int) *figures {
 	agent.Eventually(b, crowdPatience, "all pods are ready", n.allReady)
 	time.Sleep(30 * time.Second) // what follows from the start of pods is over
 	n.requests()
-	cpu, begun := n.cpu(), time.Now()
+	begun := time.Now()
+	before, _ := n.used()
 	time.Sleep(time.Minute)
 	rest := time.Since(begun)
-	f.CPUMillicores = 1000 * (n.cpu() - cpu).Seconds() / rest.Seconds()
+	cpu, rss := n.used()
+	f.CPUMillicores = 1000 * (cpu - before).Seconds() / rest.Seconds()
 	all := n.requests()
 	f.Requests, f.RequestsPerMinute = Count(all), float64(len(all))/rest.Minutes()
-	f.RSSMegabytes = float64(n.rss()) / 1e6
+	f.RSSMegabytes = float64(rss) / 1e6
 	visible := n.visible(20)
 	f.VisibleP50Millis = float64(visible[len(visible)/2].Microseconds()) / 1e3
 	f.VisibleMaxMillis = float64(visible[len(visible)-1].Microseconds()) / 1e3
@@ -117,31 +118,12 @@ func (n *node) newNodeReady() time.Duration {
 	}
 }
 
-// cpu is the processor time the agent has used.
-func (n *node) cpu() time.Duration {
+// used is the processor time the agent has used, and its memory that is resident, in bytes.
+func (n *node) used() (cpu time.Duration, rss int64) {
 	n.t.Helper()
-	f := n.stat()
-	user, err := strconv.ParseInt(f[11], 10, 64)
+	cpu, rss, err := process.Usage(n.AgentPID(n.agent))
 	check(n.t, err)
-	system, err := strconv.ParseInt(f[12], 10, 64)
-	check(n.t, err)
-	return time.Duration(user+system) * 10 * time.Millisecond
-}
-
-// rss is the memory of the agent that is resident, in bytes.
-func (n *node) rss() int64 {
-	n.t.Helper()
-	pages, err := strconv.ParseInt(n.stat()[21], 10, 64)
-	check(n.t, err)
-	return pages * int64(os.Getpagesize())
-}
-
-// stat are what the kernel says of the agent's process, behind its name.
-func (n *node) stat() []string {
-	n.t.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.AgentPID(n.agent)))
-	check(n.t, err)
-	return strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	return cpu, rss
 }
 
 // visible kills containers one after another and tells, sorted, how long each took to be seen as ended by a client that
