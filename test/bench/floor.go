@@ -34,22 +34,29 @@ func (n *node) floor(ctx context.Context) error {
 		}
 		n.table.Add(Floor, "one by one"+f.of+": from create to Ready, p50", "ms", median(made))
 		n.table.Add(Floor, "one by one"+f.of+": from delete to gone, p50", "ms", median(gone))
+		if err := n.floorAtOnce(ctx, f.sandbox, f.of); err != nil {
+			return err
+		}
 	}
+	return nil
+}
 
+// floorAtOnce makes and removes the pods of a burst.
+func (n *node) floorAtOnce(ctx context.Context, linux *cri.LinuxPodSandboxConfig, of string) error {
 	var sandboxes sync.Map
 	begun := time.Now()
 	err := n.each(func(name string) error {
-		sandbox, err := n.bareStart(ctx, name, &cri.LinuxPodSandboxConfig{})
+		sandbox, err := n.bareStart(ctx, name, linux)
 		sandboxes.Store(name, sandbox)
 		return err
 	})
-	n.table.Add(Floor, "at once: until the last is Ready", "s", time.Since(begun).Seconds())
+	n.table.Add(Floor, "at once"+of+": until the last is Ready", "s", time.Since(begun).Seconds())
 	begun = time.Now()
 	err = errors.Join(err, n.each(func(name string) error {
 		sandbox, _ := sandboxes.Load(name)
 		return n.bareEnd(ctx, name, sandbox.(string))
 	}))
-	n.table.Add(Floor, "at once: until the last is gone", "s", time.Since(begun).Seconds())
+	n.table.Add(Floor, "at once"+of+": until the last is gone", "s", time.Since(begun).Seconds())
 	return err
 }
 
