@@ -16,8 +16,8 @@
 //     the old or the new ones. A subPath into such a volume stays with what it was bound to. All but configMap lie in memory;
 //   - image, which the container runtime mounts itself.
 //
-// Any other kind is put in place by Config.Other. Without it, it is an error that names the volume and the kind, as is one whose objects, tokens, bundles or certificates
-// Config has nobody to ask for. A volume that no container mounts is left alone.
+// Any other kind is put in place by Config.Other. Without it, such a volume is an error that names it and its kind, as is one
+// whose objects, tokens, bundles or certificates Config has nobody to ask for. A volume that no container mounts is left alone.
 //
 // # What comes from an API server
 //
