@@ -12,34 +12,50 @@ import (
 type route struct {
 	pattern string
 	methods []string // empty: all
-	rights  []string // subresources of nodes, one of which the user must have
+	rights  []string // subresources of nodes, one of which the user must have; nil: as all paths that begin so
 	verb    string   // empty: follows the method
 	session bool     // worth a line in the log
 	serve   func(http.ResponseWriter, *http.Request) error
 }
 
-// unknown holds for paths that are none: who may not do anything here is not told what there is.
-func unknown() route { return route{rights: []string{"proxy"}} }
+// unknown holds for a path that is none: only who may ask there is told so.
+func unknown(path string) route { return route{rights: rightsBelow(path)} }
+
+// rightsBelow are the subresources of nodes, one of which is needed for paths that begin so, whether there is such a path or not.
+func rightsBelow(path string) []string {
+	const proxy = "proxy"
+	switch first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/"); first {
+	case "pods", "runningpods":
+		return []string{"pods", proxy}
+	case "healthz", "configz":
+		return []string{first, proxy}
+	case "stats", "metrics", "checkpoint", "statusz":
+		return []string{first}
+	case "logs":
+		return []string{"log"}
+	case "flagz":
+		return []string{"configz"}
+	}
+	return []string{proxy}
+}
 
 func (h *handler) table() []route {
 	get := []string{http.MethodGet}
 	upgrade := []string{http.MethodGet, http.MethodPost}
-	proxy := []string{"proxy"}
-	pods := []string{"pods", "proxy"}
 	routes := []route{
-		{pattern: "/healthz", rights: []string{"healthz", "proxy"}, serve: h.health},
-		{pattern: "/healthz/{check}", rights: []string{"healthz", "proxy"}, serve: h.check},
-		{pattern: "/pods", methods: get, rights: pods, serve: h.pods},
-		{pattern: "/pods/{$}", methods: get, rights: pods, serve: h.pods},
-		{pattern: "/runningpods", methods: get, rights: pods, serve: h.running},
-		{pattern: "/runningpods/{$}", methods: get, rights: pods, serve: h.running},
-		{pattern: "/containerLogs/", methods: get, rights: proxy, serve: h.logsUsage},
-		{pattern: "/containerLogs/{namespace}/{pod}/{container}", methods: get, rights: proxy, serve: h.logs},
-		{pattern: "/stats/summary", methods: []string{http.MethodGet, http.MethodPost}, rights: []string{"stats", "proxy"}, serve: h.summary},
-		{pattern: "/configz", methods: get, rights: []string{"configz", "proxy"}, serve: h.configz},
-		{pattern: "/debug/pods", methods: get, rights: proxy, serve: h.timelines},
-		{pattern: "/debug/gc", methods: upgrade, rights: proxy, serve: h.garbage},
-		{pattern: "/debug/pprof/", methods: upgrade, rights: proxy, serve: h.profiles},
+		{pattern: "/healthz", serve: h.health},
+		{pattern: "/healthz/{check}", serve: h.check},
+		{pattern: "/pods", methods: get, serve: h.pods},
+		{pattern: "/pods/{$}", methods: get, serve: h.pods},
+		{pattern: "/runningpods", methods: get, serve: h.running},
+		{pattern: "/runningpods/{$}", methods: get, serve: h.running},
+		{pattern: "/containerLogs/", methods: get, serve: h.logsUsage},
+		{pattern: "/containerLogs/{namespace}/{pod}/{container}", methods: get, serve: h.logs},
+		{pattern: "/stats/summary", methods: []string{http.MethodGet, http.MethodPost}, serve: h.summary},
+		{pattern: "/configz", methods: get, serve: h.configz},
+		{pattern: "/debug/pods", methods: get, serve: h.timelines},
+		{pattern: "/debug/gc", methods: upgrade, serve: h.garbage},
+		{pattern: "/debug/pprof/", methods: upgrade, serve: h.profiles},
 	}
 	for _, s := range []struct {
 		pattern string
@@ -52,13 +68,18 @@ func (h *handler) table() []route {
 		{"/portForward/{namespace}/{pod}", h.portForward},
 		{"/portForward/{namespace}/{pod}/{uid}", h.portForward},
 	} {
-		routes = append(routes, route{pattern: s.pattern, methods: upgrade, rights: proxy, verb: "create", session: true, serve: s.serve})
+		routes = append(routes, route{pattern: s.pattern, methods: upgrade, verb: "create", session: true, serve: s.serve})
 	}
 	for path, m := range h.cfg.Metrics {
 		routes = append(routes, route{pattern: path, rights: []string{"metrics"}, serve: func(w http.ResponseWriter, r *http.Request) error {
 			m.ServeHTTP(w, r)
 			return nil
 		}})
+	}
+	for i := range routes {
+		if routes[i].rights == nil {
+			routes[i].rights = rightsBelow(routes[i].pattern)
+		}
 	}
 	return routes
 }
@@ -93,7 +114,7 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request) bool {
 	_, pattern := h.mux.Handler(r)
 	to, ok := h.routes[pattern]
 	if !ok {
-		to = unknown()
+		to = unknown(r.URL.Path)
 	}
 	verb := verbOf(to, r.Method)
 	for _, right := range to.rights {
