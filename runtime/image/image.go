@@ -20,9 +20,10 @@ import (
 const hold = time.Minute
 
 // Credentials finds what may open the registry of an image for a pod, in the order in which it is tried. The repository is
-// the name of the image with its registry, without tag and digest. runtime/image/keyring does.
+// the name of the image with its registry, without tag and digest. missing are pull secrets that the pod names and that cannot be
+// read: no error, but people are told of them should the pull fail. runtime/image/keyring does.
 type Credentials interface {
-	Lookup(ctx context.Context, pod *v1.Pod, repository string) ([]runtime.Credential, error)
+	Lookup(ctx context.Context, pod *v1.Pod, repository string) (found []runtime.Credential, missing []string, err error)
 }
 
 // Config describes a Store. Images is required.

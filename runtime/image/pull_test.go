@@ -22,8 +22,8 @@ import (
 // rings are credentials by pod.
 type rings map[string][]runtime.Credential
 
-func (r rings) Lookup(_ context.Context, pod *v1.Pod, _ string) ([]runtime.Credential, error) {
-	return r[pod.Name], nil
+func (r rings) Lookup(_ context.Context, pod *v1.Pod, _ string) ([]runtime.Credential, []string, error) {
+	return r[pod.Name], nil, nil
 }
 
 // of is a credential of a secret.
@@ -190,8 +190,44 @@ func (b blind) Image(context.Context, string) (runtime.Image, error) { return ru
 
 type nobody struct{ err error }
 
-func (n nobody) Lookup(context.Context, *v1.Pod, string) ([]runtime.Credential, error) {
-	return nil, n.err
+func (n nobody) Lookup(context.Context, *v1.Pod, string) ([]runtime.Credential, []string, error) {
+	return nil, nil, n.err
+}
+
+// lacking has no credentials: pull secrets that the pod names are missing.
+type lacking []string
+
+func (l lacking) Lookup(context.Context, *v1.Pod, string) ([]runtime.Credential, []string, error) {
+	return nil, l, nil
+}
+
+// Field report kubernetes/kubernetes#138432: each pull of a public image warned of a secret that it does not need.
+func TestOfMissingSecretsIsToldWhenAPullHasFailed(t *testing.T) {
+	const told = "FailedToRetrieveImagePullSecret: Unable to retrieve some image pull secrets (gone, lost); attempting to pull the image may not succeed."
+	for _, tt := range []struct {
+		rule   string
+		policy v1.PullPolicy
+		fails  bool
+		want   int
+	}{
+		{"a pull that works says nothing", "", false, 0},
+		{"one that fails does", "", true, 1},
+		{"an image that may not be pulled needs none", v1.PullNever, true, 0},
+	} {
+		t.Run(tt.rule, func(t *testing.T) {
+			h, d := newHost(), &diary{}
+			if tt.fails {
+				h.err = errors.New("denied")
+			}
+			s := store(t, Config{Images: h, Credentials: lacking{"gone", "lost"}, Observe: observe.To{Events: d}})
+			for range 2 { // the second time it is backed off, and not pulled
+				ensure(t, s, pod("web"), "far:1", tt.policy)
+			}
+			if d.count(told) != tt.want || d.count("FailedToRetrieve") != tt.want {
+				t.Errorf("events %q", d.lines)
+			}
+		})
+	}
 }
 
 func TestPullsInASecond(t *testing.T) {

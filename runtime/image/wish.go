@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -23,6 +24,7 @@ type wish struct {
 
 	looked      bool
 	credentials []runtime.Credential
+	missing     []string // pull secrets that could not be read
 
 	present, pulled string // for the metric: true, false, unknown
 }
@@ -38,11 +40,11 @@ func (w *wish) lookup(ctx context.Context) ([]runtime.Credential, error) {
 	if w.looked || w.cfg.Credentials == nil {
 		return w.credentials, nil
 	}
-	found, err := w.cfg.Credentials.Lookup(ctx, w.pod, w.repository)
+	found, missing, err := w.cfg.Credentials.Lookup(ctx, w.pod, w.repository)
 	if err != nil {
 		return nil, err
 	}
-	w.looked, w.credentials = true, found
+	w.looked, w.credentials, w.missing = true, found, missing
 	return found, nil
 }
 
@@ -117,6 +119,12 @@ func (w *wish) unready(ctx context.Context, err error) error {
 // unpulled is a pull that failed.
 func (w *wish) unpulled(reason, message string, err error) *runtime.WaitingError {
 	w.tell(true, "Failed", fmt.Sprintf("Failed to pull image %q: %v", w.c.Image, err))
+	if len(w.missing) > 0 {
+		w.cfg.Observe.Event(observe.Event{
+			About: observe.Pod(w.pod.Namespace, w.pod.Name, string(w.pod.UID)), Warning: true, Reason: "FailedToRetrieveImagePullSecret",
+			Message: fmt.Sprintf("Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(w.missing, ", ")),
+		})
+	}
 	return &runtime.WaitingError{Waiting: runtime.Waiting{Reason: reason, Message: message}, Err: err}
 }
 

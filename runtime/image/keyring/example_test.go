@@ -24,7 +24,7 @@ func Example() {
 		return
 	}
 	pod := &v1.Pod{Spec: v1.PodSpec{ImagePullSecrets: []v1.LocalObjectReference{{Name: "registry"}}}}
-	found, err := k.Lookup(context.Background(), pod, "images.example.com/team/web")
+	found, _, err := k.Lookup(context.Background(), pod, "images.example.com/team/web")
 	fmt.Println(len(found), found[0].Username, err)
 	// Output: 1 reader <nil>
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -70,11 +69,12 @@ func New(cfg Config) (*Keyring, error) {
 }
 
 // Lookup is the credentials to try for an image of a pod, in order; none: pull without. The repository is the name of the
-// image with its registry, without tag and digest. An error is about a secret that is not what it says it is.
-func (k *Keyring) Lookup(ctx context.Context, pod *v1.Pod, repository string) ([]runtime.Credential, error) {
-	out, err := k.ofSecrets(ctx, pod, repository)
+// image with its registry, without tag and digest. missing are pull secrets that cannot be read, by name. An error is about a
+// secret that is not what it says it is.
+func (k *Keyring) Lookup(ctx context.Context, pod *v1.Pod, repository string) (found []runtime.Credential, missing []string, err error) {
+	found, missing, err = k.ofSecrets(ctx, pod, repository)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	node, skipped := k.files.read(time.Now())
 	if skipped != nil {
@@ -82,7 +82,7 @@ func (k *Keyring) Lookup(ctx context.Context, pod *v1.Pod, repository string) ([
 	}
 	own := ring{}
 	own.add(node, runtime.Credential{})
-	out = append(out, own.find(repository)...)
+	found = append(found, own.find(repository)...)
 	given := ring{}
 	for i, a := range k.askAll(ctx, pod, repository) {
 		if a.err != nil && ctx.Err() == nil {
@@ -92,21 +92,21 @@ func (k *Keyring) Lookup(ctx context.Context, pod *v1.Pod, repository string) ([
 		given.add(a.entries, runtime.Credential{Account: a.account})
 	}
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
-	return append(out, given.find(repository)...), nil
+	return append(found, given.find(repository)...), missing, nil
 }
 
 // ofSecrets is what the pull secrets of a pod say.
-func (k *Keyring) ofSecrets(ctx context.Context, pod *v1.Pod, repository string) ([]runtime.Credential, error) {
-	found, missing := ring{}, []string{}
+func (k *Keyring) ofSecrets(ctx context.Context, pod *v1.Pod, repository string) (found []runtime.Credential, missing []string, err error) {
+	all := ring{}
 	for _, ref := range pod.Spec.ImagePullSecrets {
 		if ref.Name == "" {
 			continue // the API lets such through
 		}
 		s, err := k.secret(ctx, pod.Namespace, ref.Name)
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, nil, context.Cause(ctx)
 		}
 		if err != nil {
 			k.cfg.Observe.Logger().Debug("an image pull secret is missing", "pod", pod.Namespace+"/"+pod.Name, "secret", ref.Name, "err", err)
@@ -115,17 +115,11 @@ func (k *Keyring) ofSecrets(ctx context.Context, pod *v1.Pod, repository string)
 		}
 		entries, err := ofSecret(s)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		found.add(entries, runtime.Credential{Secret: &runtime.ObjectRef{Namespace: s.Namespace, Name: s.Name, UID: s.UID}})
+		all.add(entries, runtime.Credential{Secret: &runtime.ObjectRef{Namespace: s.Namespace, Name: s.Name, UID: s.UID}})
 	}
-	if len(missing) > 0 {
-		k.cfg.Observe.Event(observe.Event{
-			About: observe.Pod(pod.Namespace, pod.Name, string(pod.UID)), Warning: true, Reason: "FailedToRetrieveImagePullSecret",
-			Message: fmt.Sprintf("Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", ")),
-		})
-	}
-	return found.find(repository), nil
+	return all.find(repository), missing, nil
 }
 
 func (k *Keyring) secret(ctx context.Context, namespace, name string) (*v1.Secret, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,13 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
-
-type heard []observe.Event
-
-func (h *heard) Event(e observe.Event) { *h = append(*h, e) }
 
 // secrets of a namespace, by name; nil: broken.
 func secrets(contents map[string]string) func(context.Context, string, string) (*v1.Secret, error) {
@@ -82,7 +78,7 @@ func TestSecretsThenFilesThenProviders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := k.Lookup(t.Context(), withSecrets("one", "two"), "a.io/x")
+	got, _, err := k.Lookup(t.Context(), withSecrets("one", "two"), "a.io/x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,27 +91,19 @@ func TestSecretsThenFilesThenProviders(t *testing.T) {
 	if got[3].Secret != nil || got[5].Secret != nil || got[5].Account != nil {
 		t.Error("what is the node's own is said to be a pod's")
 	}
-	if got, err := k.Lookup(t.Context(), withSecrets(), "c.io/x"); err != nil || len(got) != 0 {
+	if got, _, err := k.Lookup(t.Context(), withSecrets(), "c.io/x"); err != nil || len(got) != 0 {
 		t.Errorf("another registry: %v, %v", got, err)
 	}
 }
 
-func TestAMissingSecretIsAnEventAndNoError(t *testing.T) {
-	events := &heard{}
-	k, err := New(Config{Secret: secrets(map[string]string{"one": `{"auths":{"a.io":{"username":"one"}}}`}), Observe: observe.To{Events: events}})
+func TestAMissingSecretIsNoError(t *testing.T) {
+	k, err := New(Config{Secret: secrets(map[string]string{"one": `{"auths":{"a.io":{"username":"one"}}}`})})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := k.Lookup(t.Context(), withSecrets("gone", "", "one", "nil"), "a.io/x")
-	if err != nil || len(got) != 1 {
-		t.Errorf("%v, %v", got, err)
-	}
-	want := heard{{
-		About: observe.Pod("ns", "web", "u"), Warning: true, Reason: "FailedToRetrieveImagePullSecret",
-		Message: "Unable to retrieve some image pull secrets (gone, nil); attempting to pull the image may not succeed.",
-	}}
-	if diff := cmp.Diff(want, *events); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+	got, missing, err := k.Lookup(t.Context(), withSecrets("gone", "", "one", "nil"), "a.io/x")
+	if err != nil || len(got) != 1 || !slices.Equal(missing, []string{"gone", "nil"}) {
+		t.Errorf("%v, missing %q, %v", got, missing, err)
 	}
 }
 
@@ -124,7 +112,7 @@ func TestABrokenSecretIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Lookup(t.Context(), withSecrets("one"), "a.io/x"); err == nil || !strings.Contains(err.Error(), "image pull secret ns/one") {
+	if _, _, err := k.Lookup(t.Context(), withSecrets("one"), "a.io/x"); err == nil || !strings.Contains(err.Error(), "image pull secret ns/one") {
 		t.Error(err)
 	}
 }
@@ -135,19 +123,19 @@ func TestAProviderThatFailsCostsNobodyElseAnything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := k.Lookup(t.Context(), withSecrets(), "a.io/x"); err != nil || len(got) != 1 {
+	if got, _, err := k.Lookup(t.Context(), withSecrets(), "a.io/x"); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
 	hanging, err := New(Config{Dir: dir, Providers: []Provider{program(t, dir, "slow", "sleep 600")}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := hanging.Lookup(t.Context(), withSecrets(), "b.io/x"); err != nil || len(got) != 0 {
+	if got, _, err := hanging.Lookup(t.Context(), withSecrets(), "b.io/x"); err != nil || len(got) != 0 {
 		t.Errorf("an image that it is not asked about: %v, %v", got, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := hanging.Lookup(ctx, withSecrets(), "a.io/x"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := hanging.Lookup(ctx, withSecrets(), "a.io/x"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("an image that it is asked about: %v", err)
 	}
 }
