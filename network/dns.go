@@ -1,8 +1,7 @@
 package network
 
 import (
-	"bufio"
-	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -23,6 +22,7 @@ type DNS struct {
 	Domain  string   // of the cluster, such as cluster.local; empty: no cluster search domains
 	Host    Resolv   // the host's own settings
 	Instead *Resolv  // for pods that are to have the host's settings, when they are not to have these; nil: they are
+	Unread  error    // why the host's settings could not be read; nil: they were
 }
 
 // Resolv is the content of a resolv.conf.
@@ -30,9 +30,8 @@ type Resolv struct{ Servers, Searches, Options []string }
 
 // Parse reads a resolv.conf. The last search line wins; lines it does not know are passed over.
 func Parse(file []byte) (r Resolv) {
-	lines := bufio.NewScanner(bytes.NewReader(file))
-	for lines.Scan() {
-		f := strings.Fields(lines.Text())
+	for line := range strings.Lines(string(file)) {
+		f := strings.Fields(line)
 		if len(f) < 2 || strings.HasPrefix(f[0], "#") || strings.HasPrefix(f[0], ";") {
 			continue
 		}
@@ -57,6 +56,14 @@ func Parse(file []byte) (r Resolv) {
 // host's settings.
 func (d DNS) Missing(pod *v1.Pod) bool {
 	return d.policy(pod) == v1.DNSClusterFirst && len(d.Servers) == 0 && d.Domain != ""
+}
+
+// Unknown is why nobody can say how a pod resolves names: it needs settings of the host, which could not be read.
+func (d DNS) Unknown(pod *v1.Pod) error {
+	if d.Unread == nil || d.policy(pod) == v1.DNSNone {
+		return nil
+	}
+	return fmt.Errorf("the host's resolver settings, which the pod is to have, cannot be read: %w", d.Unread)
 }
 
 // For is the resolv.conf of a pod. Warnings name what was left out for being over a limit.

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -138,6 +139,28 @@ func TestMissing(t *testing.T) {
 	} {
 		if got := tt.dns.Missing(tt.pod); got != tt.want {
 			t.Errorf("%s: %v", tt.rule, got)
+		}
+	}
+}
+
+// Field reports kubernetes/kubernetes#103110 and #120748: a resolv.conf that is missing or in another place.
+func TestUnknown(t *testing.T) {
+	gone := errors.New("gone")
+	policy := func(p v1.DNSPolicy) *v1.Pod { return pod(func(s *v1.PodSpec) { s.DNSPolicy = p }) }
+	for _, tt := range []struct {
+		rule string
+		pod  *v1.Pod
+		want error
+	}{
+		{"the host's settings", policy(v1.DNSDefault), gone},
+		{"the cluster's, with searches of the host", policy(v1.DNSClusterFirst), gone},
+		{"a pod with its own", policy(v1.DNSNone), nil},
+	} {
+		if got := (DNS{Servers: []string{"10.96.0.10"}, Unread: gone}).Unknown(tt.pod); !errors.Is(got, tt.want) {
+			t.Errorf("%s: %v", tt.rule, got)
+		}
+		if got := (DNS{}).Unknown(tt.pod); got != nil {
+			t.Errorf("%s, which are known: %v", tt.rule, got)
 		}
 	}
 }

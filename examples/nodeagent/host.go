@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -128,9 +129,6 @@ func defaultInterface() string {
 func dns(o *options) network.DNS {
 	d := network.DNS{Servers: o.servers(), Domain: o.kubelet.ClusterDomain}
 	file := value(o.kubelet.ResolverConfig)
-	if b, err := os.ReadFile(file); err == nil {
-		d.Host = network.Parse(b)
-	}
 	if file == "" { // a resolver of this machine
 		d.Instead = &network.Resolv{Searches: []string{"."}}
 		for _, ip := range o.hostIPs {
@@ -140,6 +138,15 @@ func dns(o *options) network.DNS {
 			}
 			d.Instead.Servers = append(d.Instead.Servers, loopback)
 		}
+		if len(o.hostIPs) == 0 {
+			d.Instead.Servers = []string{"127.0.0.1"}
+		}
+		return d
 	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		d.Unread = fmt.Errorf("resolvConf: %w; name the file that is there, or give an empty name on a host without one", err)
+	}
+	d.Host = network.Parse(b)
 	return d
 }

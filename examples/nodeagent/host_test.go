@@ -1,11 +1,16 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubelet/config/v1beta1"
 )
 
 // Field report kubernetes/kubernetes#120720: pods on the host's network had another address than their node.
@@ -37,6 +42,32 @@ func TestPodsSeeTheAddressesOfTheirNode(t *testing.T) {
 		}
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("%s: %v, want %s", c.rule, got, c.want)
+		}
+	}
+}
+
+func TestTheHostsResolver(t *testing.T) {
+	dir := t.TempDir()
+	there, missing := filepath.Join(dir, "there"), filepath.Join(dir, "missing")
+	if err := os.WriteFile(there, []byte("nameserver 192.0.2.1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		rule, file string
+		ips        []string
+		want       string // servers of a pod that is to have the host's
+		unread     bool
+	}{
+		{rule: "it is read", file: there, want: "192.0.2.1"},
+		{rule: "it is missing, and no pod is left without names", file: missing, unread: true},
+		{rule: "there is none: a resolver of each family of addresses", ips: []string{"10.0.0.7", "fd00::7"}, want: "127.0.0.1 ::1"},
+		{rule: "nor an address", want: "127.0.0.1"},
+	} {
+		d := dns(&options{hostIPs: c.ips, kubelet: &v1beta1.KubeletConfiguration{ResolverConfig: &c.file}})
+		p := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSDefault}}
+		resolv, _ := d.For(p)
+		if err := d.Unknown(p); strings.Join(resolv.Servers, " ") != c.want || errors.Is(err, fs.ErrNotExist) != c.unread || err != nil != c.unread {
+			t.Errorf("%s: %q, %v", c.rule, resolv.Servers, err)
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeletkit/kubeletkit/network"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/image"
@@ -351,6 +352,24 @@ func TestNoNetworkNoSandbox(t *testing.T) {
 	if _, err := n.Sync(t.Context(), p, runtime.SyncInput{}); err != nil {
 		t.Errorf("a pod in the host's network needs none: %v", err)
 	}
+}
+
+// Field reports kubernetes/kubernetes#103110 and #120748: the file that resolvConf names is not there.
+func TestNoResolverSettingsNoSandbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unread := errors.New("resolvConf: no such file")
+		n := newNode(t, func(c *Config) { c.DNS = func() network.DNS { return network.DNS{Unread: unread} } })
+		p := pod("sleep 100")
+		result, err := n.Sync(t.Context(), p, runtime.SyncInput{})
+		if !errors.Is(err, unread) || result.RetryAt.IsZero() || !slices.Contains(n.events, "FailedCreatePodSandBox") {
+			t.Errorf("%+v %v %q", result, err, n.events)
+		}
+		unread = nil
+		time.Sleep(time.Until(result.RetryAt))
+		if seen, _ := n.sync(p); len(seen.Containers) != 1 {
+			t.Errorf("once it is there: %+v", seen)
+		}
+	})
 }
 
 func TestLogs(t *testing.T) {

@@ -236,6 +236,9 @@ func (s *step) makeSandbox(ctx context.Context, attempt uint32) (string, error) 
 	if err != nil {
 		return "", err
 	}
+	if err := s.cfg.DNS().Unknown(s.pod); err != nil {
+		return "", err
+	}
 	config, warnings, err := s.sandboxConfig(ctx, s.pod, attempt, handler, s.in)
 	if err != nil {
 		return "", err
