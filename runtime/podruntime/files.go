@@ -1,6 +1,7 @@
 package podruntime
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -63,6 +64,17 @@ func (l layout) makePod(uid types.UID) error {
 		return fmt.Errorf("make pod directory: %w", err)
 	}
 	return nil
+}
+
+// writeShared writes a file that every user in containers may read, whatever the umask. One that has the content already is left
+// alone: other containers of the pod may just be reading it.
+func writeShared(path string, content []byte) error {
+	if has, err := os.ReadFile(path); err != nil || !bytes.Equal(has, content) {
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(path, 0o644)
 }
 
 // terminationFile makes the file a container writes its last words to.

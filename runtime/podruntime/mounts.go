@@ -164,7 +164,7 @@ func (r *Runtime) hostsMount(pod *v1.Pod, c *v1.Container, ips []string) (*runti
 		}
 	}
 	file := r.files.hosts(pod.UID)
-	if err := os.WriteFile(file, network.Hosts(pod, ips, name, domain, host), 0o644); err != nil {
+	if err := writeShared(file, network.Hosts(pod, ips, name, domain, host)); err != nil {
 		return nil, fmt.Errorf("write the pod's %s: %w", place, err)
 	}
 	return &runtime.Mount{HostPath: file, ContainerPath: place, Relabel: r.cfg.Kernel.SELinux}, nil

@@ -3,9 +3,12 @@ package podruntime
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -222,6 +225,32 @@ func TestVolumeMounts(t *testing.T) {
 		}
 		if w := n.look(p).Waiting["a"]; !strings.Contains(w.Message, want) {
 			t.Errorf("%s: %+v", path, w)
+		}
+	}
+}
+
+// An agent with a strict umask had users in containers not read /etc/hosts, and each start of a container had the others of its
+// pod read an empty one for a moment.
+func TestHostsAreReadByEveryUserAtEveryMoment(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "etc-hosts")
+	if err := os.WriteFile(path, []byte("one"), 0o600); err != nil { // as a umask of 077 makes it
+		t.Fatal(err)
+	}
+	past := time.Now().Add(-time.Hour).Truncate(time.Second)
+	if err := os.Chtimes(path, past, past); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		content string
+		written bool
+	}{{"one", false}, {"two", true}} {
+		if err := writeShared(path, []byte(row.content)); err != nil {
+			t.Fatal(err)
+		}
+		has, err := os.ReadFile(path)
+		info, _ := os.Stat(path)
+		if err != nil || string(has) != row.content || info.Mode() != 0o644 || info.ModTime().Equal(past) == row.written {
+			t.Errorf("%s: %q, %v, of %v, %v", row.content, has, info.Mode(), info.ModTime(), err)
 		}
 	}
 }
