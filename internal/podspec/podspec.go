@@ -50,9 +50,9 @@ func Expand(s string, lookup func(name string) (string, bool)) string {
 			i++
 		case '(':
 			end := strings.IndexByte(s[i:], ')')
-			if end < 0 {
-				b.WriteString(s[i:])
-				return b.String()
+			if end < 0 { // no name, and what follows is read on
+				b.WriteByte('$')
+				continue
 			}
 			ref := s[i : i+end+1]
 			if v, ok := lookup(ref[2:end]); ok {

@@ -11,7 +11,7 @@ func TestExpand(t *testing.T) {
 	known := map[string]string{"A": "1", "B": "two", "E": ""}
 	for in, want := range map[string]string{
 		"plain": "plain", "$(A)": "1", "x$(A)y$(B)z": "x1ytwoz", "$(NO)": "$(NO)", "$$(A)": "$(A)", "$$$(A)": "$1",
-		"$": "$", "a$": "a$", "$A": "$A", "$(A": "$(A", "$(E)|": "|", "$$$$": "$$", "$()": "$()", "$ä$(A)": "$ä1",
+		"$": "$", "a$": "a$", "$A": "$A", "$(A": "$(A", "$(E)|": "|", "$$$$": "$$", "$()": "$()", "$ä$(A)": "$ä1", "$(A $$": "$(A $",
 	} {
 		if got := Expand(in, func(n string) (string, bool) { v, ok := known[n]; return v, ok }); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
