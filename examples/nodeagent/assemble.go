@@ -171,7 +171,8 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	if !value(o.kubelet.EnableDebuggingHandlers) {
 		api.Running, api.Logs, api.Streams, api.Timeline, api.Garbage, api.Profiles = nil, nil, nil, nil, nil, nil
 	}
-	above := append(append([]runner{dead, notifier{}}, guard.runners()...), fronts(&b, o, m, api, log)...)
+	manager := one(&b, newNotifier, notifier{healthy: loop.Healthy, log: log.With("component", "notify")})
+	above := append(append([]runner{dead, manager}, guard.runners()...), fronts(&b, o, m, api, log)...)
 	if b.err != nil {
 		return b.err
 	}

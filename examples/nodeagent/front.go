@@ -34,14 +34,14 @@ func fronts(b *build, o *options, m *member, c server.Config, log *slog.Logger) 
 	if o.port != 0 {
 		add(front(o, m, c, log))
 	}
-	health := server.Config{Pods: c.Pods, Health: c.Health, Observe: c.Observe}
-	if port := value(o.kubelet.HealthzPort); port != 0 {
-		open := plain(b, o.kubelet.HealthzBindAddress, int(port), health, log)
+	if port := value(o.kubelet.HealthzPort); port != 0 { // who looks there restarts the agent, which mends no container runtime
+		alive := server.Config{Pods: c.Pods, Observe: c.Observe}
+		open := plain(b, o.kubelet.HealthzBindAddress, int(port), alive, log)
 		all = append(all, patient{open, 5 * time.Second, log.With("component", "server")})
 	}
 	if port := o.kubelet.ReadOnlyPort; port != 0 {
-		health.Metrics, health.Summary, health.Access = c.Metrics, c.Summary, everybody{}
-		if open := plain(b, o.address, int(port), health, log); b.err == nil {
+		reading := server.Config{Pods: c.Pods, Health: c.Health, Metrics: c.Metrics, Summary: c.Summary, Access: everybody{}, Observe: c.Observe}
+		if open := plain(b, o.address, int(port), reading, log); b.err == nil {
 			add(open())
 		}
 	}

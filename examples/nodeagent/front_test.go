@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -9,10 +10,15 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
 	"math/big"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +26,8 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 
 	"github.com/kubeletkit/kubeletkit/observe"
+	"github.com/kubeletkit/kubeletkit/server"
+	"github.com/kubeletkit/kubeletkit/syncloop"
 )
 
 // certificateFor is one of an administrator who is an authority, too.
@@ -113,4 +121,64 @@ func TestItsOwnCertificateIsMadeAnewInTime(t *testing.T) {
 			t.Errorf("%d certificates in three years", made)
 		}
 	})
+}
+
+// Whoever looks at the health port restarts what does not answer: a container runtime that is away is no reason for that.
+func TestTheHealthPortSaysOnlyThatTheAgentAnswers(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := int32(free.Addr().(*net.TCPAddr).Port)
+	free.Close()
+	var b build
+	o := &options{kubelet: &v1beta1.KubeletConfiguration{HealthzPort: &port, HealthzBindAddress: "127.0.0.1"}}
+	c := server.Config{Pods: &syncloop.Roster{}, Health: map[string]func() error{"runtime": func() error { return errors.New("away") }}}
+	all := fronts(&b, o, nil, c, slog.New(slog.DiscardHandler))
+	if b.err != nil || len(all) != 1 {
+		t.Fatalf("%d servers, %v", len(all), b.err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- all[0].Run(ctx) }()
+	if code := untilAnswered(t, fmt.Sprintf("http://127.0.0.1:%d/healthz", port)); code != http.StatusOK {
+		t.Errorf("answer %d", code)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// untilAnswered asks until somebody listens.
+func untilAnswered(t *testing.T, url string) (code int) {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for t.Context().Err() == nil {
+		if resp, err := client.Get(url); err == nil {
+			resp.Body.Close()
+			return resp.StatusCode
+		}
+	}
+	return 0
+}
+
+// kubectl exec has its command in the address of the request, a whole script as well.
+func TestACommandMayBeAWholeScript(t *testing.T) {
+	var command []string
+	w, err := newWeb("127.0.0.1", 0, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { command = r.URL.Query()["command"] }), nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	script := strings.Repeat("x", 128<<10) // the most that Linux takes as one argument
+	if code := untilAnswered(t, "http://"+w.listener.Addr().String()+"/exec/default/web/app?command=sh&command=-c&command="+script); code != http.StatusOK {
+		t.Errorf("answer %d", code)
+	}
+	stop()
+	if err := <-done; err != nil || len(command) != 3 || command[2] != script {
+		t.Errorf("%d words, %v", len(command), err)
+	}
 }

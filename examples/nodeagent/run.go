@@ -29,8 +29,9 @@ func newWeb(address string, port int, handler http.Handler, config *tls.Config, 
 		return nil, fmt.Errorf("serve on %s port %d: %w", address, port, err)
 	}
 	return &web{l, &http.Server{
-		Handler: handler, TLSConfig: config, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		Handler: handler, TLSConfig: config, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 1 << 20, // a command to run in a container is part of the address
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}, nil
 }
 

@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,24 +31,84 @@ func TestJournaldLines(t *testing.T) {
 	}
 }
 
-func TestNotify(t *testing.T) {
+// manager is a service manager that listens.
+func manager(t *testing.T) (heard func() string) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { c.Close() })
 	t.Setenv("NOTIFY_SOCKET", path)
+	return func() string {
+		b := make([]byte, 100)
+		n, err := c.Read(b)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(b[:n])
+	}
+}
+
+func TestNotify(t *testing.T) {
+	heard := manager(t)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	if err := (notifier{}).Run(ctx); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"READY=1", "STOPPING=1"} {
-		b := make([]byte, 100)
-		n, err := c.Read(b)
-		if err != nil || string(b[:n]) != want {
-			t.Errorf("got %q %v, want %s", b[:n], err, want)
+		if got := heard(); got != want {
+			t.Errorf("got %q, want %s", got, want)
+		}
+	}
+}
+
+// A unit of the kubelet's with WatchdogSec= had systemd end the agent again and again.
+func TestTheWatchdogIsToldAsLongAsTheAgentIsWell(t *testing.T) {
+	heard := manager(t)
+	ctx, stop := context.WithCancel(t.Context())
+	well := 0
+	var out bytes.Buffer
+	n := notifier{every: time.Millisecond, log: slog.New(slog.NewTextHandler(&out, nil)), healthy: func() error {
+		if well++; well <= 2 {
+			return nil
+		}
+		stop()
+		return errors.New("stuck")
+	}}
+	if err := n.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"READY=1", "WATCHDOG=1", "WATCHDOG=1", "STOPPING=1"} {
+		if got := heard(); got != want {
+			t.Errorf("got %q, want %s", got, want)
+		}
+	}
+	if !strings.Contains(out.String(), "stuck") {
+		t.Errorf("nobody is told why: %q", out.String())
+	}
+}
+
+func TestHowOftenTheWatchdogWantsToBeTold(t *testing.T) {
+	for _, tt := range []struct {
+		name, micros, pid string
+		every             time.Duration
+		bad               bool
+	}{
+		{name: "there is none"},
+		{name: "twice in its time", micros: "30000000", every: 15 * time.Second},
+		{name: "its process is named", micros: "30000000", pid: strconv.Itoa(os.Getpid()), every: 15 * time.Second},
+		{name: "another process is meant", micros: "30000000", pid: "1"},
+		{name: "a second is too short", micros: "1000000", bad: true},
+		{name: "no number", micros: "30s", bad: true},
+		{name: "more than time has", micros: "9223372036854775807", bad: true},
+	} {
+		t.Setenv("WATCHDOG_USEC", tt.micros)
+		t.Setenv("WATCHDOG_PID", tt.pid)
+		if n, err := newNotifier(notifier{}); n.every != tt.every || (err != nil) != tt.bad {
+			t.Errorf("%s: %v, %v", tt.name, n.every, err)
 		}
 	}
 }
