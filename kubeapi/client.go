@@ -106,6 +106,9 @@ func New(cfg Config) (*Client, error) {
 	if rc.UserAgent == "" {
 		rc.UserAgent = "kubeletkit/" + cfg.Node
 	}
+	if err := counted(rc, cfg.Observe); err != nil {
+		return nil, fmt.Errorf("kubeapi: %w", err)
+	}
 	client, err := rest.HTTPClientFor(rc)
 	if err != nil {
 		return nil, fmt.Errorf("kubeapi: %w", err)

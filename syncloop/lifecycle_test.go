@@ -425,3 +425,32 @@ func TestCase_c155_a_sandbox_that_is_never_done_keeps_no_pod_from_its_end(t *tes
 		n.killers.Wait()
 	})
 }
+
+// Dashboards of kubelets show how long pods take to start.
+func TestHowLongAPodTookToStartIsCountedOnce(t *testing.T) {
+	counts := &tally{counts: map[string]float64{}}
+	took := func() float64 {
+		counts.mu.Lock()
+		defer counts.mu.Unlock()
+		return counts.counts["kubelet_pod_start_duration_seconds"]
+	}
+	onNode(t, fits("10", func(cfg *syncloop.Config) { cfg.Observe.Metrics = counts }), func(n *node) {
+		n.do("add web init:first=sleep_7 app=sleep_100000 source=api")
+		time.Sleep(6 * time.Second)
+		if got := took(); got != 0 {
+			t.Errorf("%v before it runs", got)
+		}
+		time.Sleep(4 * time.Second)
+		first := took()
+		if first < 7 || first > 9 {
+			t.Errorf("%v, want the time of its init container", first)
+		}
+		n.do("exit web/app code=1") // it runs again, and was started once
+		time.Sleep(time.Minute)
+		n.do("restart")
+		time.Sleep(time.Minute)
+		if got := took(); got != first {
+			t.Errorf("%v in the end, %v once", got, first)
+		}
+	})
+}

@@ -286,7 +286,7 @@ func (l *Loop) tell(pod *v1.Pod, reason, message string) {
 }
 
 type metrics struct {
-	workers, steps, orphans, rejections, preemptions observe.Metric
+	workers, steps, orphans, rejections, preemptions, starts observe.Metric
 
 	pendingResizes, resizesInProgress, requestedResizes, deferredAccepted observe.Metric
 }
@@ -297,6 +297,8 @@ func newMetrics(o observe.To) (*metrics, error) {
 		workers: in.Gauge("kubelet_working_pods", "Pods the loop works on.", "lifecycle"),
 		steps: in.Histogram("kubelet_pod_worker_duration_seconds", "Time of one step of a pod.",
 			[]float64{.01, .05, .1, .5, 1, 5, 10, 60}, "operation_type"),
+		starts: in.Histogram("kubelet_pod_start_duration_seconds", "Time from when a pod was first seen here until it runs.",
+			[]float64{.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}),
 		orphans:     in.Counter("kubelet_orphaned_runtime_pods_total", "Pods found in the runtime that no source wants."),
 		rejections:  in.Counter("kubelet_admission_rejections_total", "Pods refused.", "reason"),
 		preemptions: in.Counter("kubelet_preemptions", "Pods ended in whose place a critical one runs.", "preemption_signal"),

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/status"
 )
@@ -140,6 +141,11 @@ func (l *Loop) compute(w *worker) v1.PodStatus {
 	}
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
+	if w.last.Phase == v1.PodPending && s.Phase == v1.PodRunning {
+		if first, err := time.Parse(seenFormat, w.pod.Annotations[podspec.SeenAnnotation]); err == nil {
+			l.metrics.starts.Record(time.Since(first).Seconds())
+		}
+	}
 	w.last = s
 	if over(s.Phase) {
 		w.pending, w.progress, w.undecided = nil, nil, false

@@ -4,14 +4,15 @@ import (
 	"errors"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // openBelow opens what lies at a relative path below a volume, as a reference that stays with what was found. The kernel
-// resolves it component by component: links are followed as long as they stay below the volume. What does not exist becomes
-// a directory, with the permissions of the volume itself.
+// resolves it component by component: links are followed as long as they stay below the volume, also those from the root. What
+// does not exist becomes a directory, with the permissions of the volume itself.
 func openBelow(volume, name string) (*os.File, error) {
 	root, err := os.OpenFile(volume, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -19,13 +20,36 @@ func openBelow(volume, name string) (*os.File, error) {
 	}
 	defer root.Close()
 	f, err := openAt(root, name, reference(0))
-	if errors.Is(err, unix.ENOENT) {
+	switch {
+	case errors.Is(err, unix.EXDEV): // a link from the root of this host may lead to something within, such as /var/run in /
+		if within := leadsBelow(volume, name); within != "" {
+			return openAt(root, within, reference(0))
+		}
+	case errors.Is(err, unix.ENOENT):
 		if err := makeBelow(root, name); err != nil {
 			return nil, err
 		}
 		f, err = openAt(root, name, reference(0))
 	}
 	return f, err
+}
+
+// leadsBelow is where a path below a volume leads on this host, from the volume on; empty if that is not within it. Nothing may
+// be believed of it: the links may be others by now.
+func leadsBelow(volume, name string) string {
+	base, err := filepath.EvalSymlinks(volume)
+	if err != nil {
+		return ""
+	}
+	to, err := filepath.EvalSymlinks(filepath.Join(volume, name))
+	if err != nil {
+		return ""
+	}
+	within, err := filepath.Rel(base, to)
+	if err != nil || !filepath.IsLocal(within) {
+		return ""
+	}
+	return within
 }
 
 func reference(flags uint64) unix.OpenHow {

@@ -84,6 +84,42 @@ func TestNothingLeadsOutOfAVolume(t *testing.T) {
 	}
 }
 
+// A hostPath of / has links from the root that lead to something within, such as /var/run.
+func TestALinkFromTheRootMayStayInTheVolume(t *testing.T) {
+	root := t.TempDir()
+	volume := root + "/volume"
+	if err := errors.Join(
+		os.MkdirAll(volume+"/run/lock", 0o755), os.WriteFile(volume+"/run/lock/file", []byte("inside"), 0o600), os.Mkdir(root+"/outside", 0o755),
+		os.Mkdir(volume+"/var", 0o755), os.Symlink(volume+"/run", volume+"/var/run"), os.Symlink(root+"/outside", volume+"/out"),
+		os.Symlink(volume+"/out", volume+"/roundabout"), os.Symlink(volume, root+"/alias"), os.Symlink(root+"/alias/run", volume+"/var/alias"),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"var/run": "/run", "var/run/lock": "/run/lock", "var/run/lock/file": "/run/lock/file", "var/alias/lock": "/run/lock",
+		"out": "", "roundabout": "", "out/new": "", "var/run/new": "",
+	} {
+		f, err := openBelow(volume, name)
+		if want == "" {
+			if !errors.Is(err, unix.EXDEV) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got, err := os.Readlink("/proc/self/fd/" + fdName(f)); err != nil || got != volume+want {
+			t.Errorf("%s leads to %s, %v", name, got, err)
+		}
+		f.Close()
+	}
+	if entries, err := os.ReadDir(root + "/outside"); err != nil || len(entries) > 0 {
+		t.Errorf("made outside: %v, %v", entries, err)
+	}
+}
+
 // FuzzSubpath lets a container make a link, and its pod ask for a path, both of any kind. What is found must lie in the
 // volume, and nothing may be made elsewhere.
 func FuzzSubpath(f *testing.F) {
