@@ -289,6 +289,12 @@ func waitingState(pod *v1.Pod, container string) *v1.ContainerStateWaiting {
 	return nil
 }
 
+// notYet is runtime.ErrNotFound in the kubelet's words, which programs look for.
+type notYet string
+
+func (n notYet) Error() string        { return string(n) }
+func (n notYet) Is(target error) bool { return target == runtime.ErrNotFound }
+
 // Logs opens the log of a container's newest instance, or of the one before it. While a container waits for its restart,
 // the newest instance is the one before.
 func (r *Runtime) Logs(ctx context.Context, pod *v1.Pod, container string, previous bool, o logs.Options) (io.ReadCloser, error) {
@@ -304,9 +310,9 @@ func (r *Runtime) Logs(ctx context.Context, pod *v1.Pod, container string, previ
 	}
 	if len(p.Containers) <= which {
 		if previous {
-			return nil, fmt.Errorf("previous terminated container %q in pod %q: %w", container, pod.Name, runtime.ErrNotFound)
+			return nil, fmt.Errorf("previous terminated container %q in pod %q %w", container, pod.Name, runtime.ErrNotFound)
 		}
-		return nil, fmt.Errorf("container %q in pod %q is waiting to start: %s: %w", container, pod.Name, waitsFor(pod, container), runtime.ErrNotFound)
+		return nil, notYet(fmt.Sprintf("container %q in pod %q is waiting to start: %s", container, pod.Name, waitsFor(pod, container)))
 	}
 	c, err := r.cfg.Engine.Container(ctx, p.Containers[which].ID)
 	if err != nil {

@@ -393,7 +393,7 @@ func TestLogs(t *testing.T) {
 	}
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "other", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
 	_, err := n.Logs(t.Context(), p, "other", false, logs.Options{})
-	if !errors.Is(err, runtime.ErrNotFound) || !strings.Contains(err.Error(), `container "other" in pod "web" is waiting to start: PodInitializing`) {
+	if !errors.Is(err, runtime.ErrNotFound) || err.Error() != `container "other" in pod "web" is waiting to start: PodInitializing` {
 		t.Error(err)
 	}
 }

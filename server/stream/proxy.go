@@ -67,7 +67,7 @@ func (p Proxy) PortForward(ctx context.Context, s server.Session) (http.Handler,
 			return p.to(u, err, "port-forward")
 		}
 	}
-	return nil, fmt.Errorf("running sandbox of pod %s: %w", s.Pod.Name, runtime.ErrNotFound)
+	return nil, fmt.Errorf("pod not found (%q): it has no sandbox that runs: %w", s.Pod.Name+"_"+s.Pod.Namespace, runtime.ErrNotFound)
 }
 
 // container is the ID of the running instance of a container.
@@ -79,7 +79,7 @@ func (p Proxy) container(ctx context.Context, s server.Session) (string, error) 
 	if c := seen.Newest(s.Container); c != nil && c.State == runtime.Running {
 		return c.ID, nil
 	}
-	return "", fmt.Errorf("running container %s of pod %s: %w", s.Container, s.Pod.Name, runtime.ErrNotFound)
+	return "", fmt.Errorf("container not found (%q): pod %s has none of that name that runs: %w", s.Container, s.Pod.Name, runtime.ErrNotFound)
 }
 
 // to makes the handler that passes one session on.

@@ -279,9 +279,9 @@ func TestSessionsAreRefused(t *testing.T) {
 		code       int
 		text       string
 	}{
-		{"a container that does not run", "/exec/default/web/job?command=a&output=1", nil, http.StatusNotFound, "running container job of pod web"},
-		{"a container that does not run, to attach", "/attach/default/web/job?output=1", nil, http.StatusNotFound, "running container job of pod web"},
-		{"a pod that does not run", "/portForward/default/gone", nil, http.StatusNotFound, "running sandbox of pod gone"},
+		{"a container that does not run", "/exec/default/web/job?command=a&output=1", nil, http.StatusNotFound, `container not found ("job"): pod web has none of that name that runs`},
+		{"a container that does not run, to attach", "/attach/default/web/job?output=1", nil, http.StatusNotFound, `container not found ("job"): pod web has none of that name that runs`},
+		{"a pod that does not run", "/portForward/default/gone", nil, http.StatusNotFound, `pod not found ("gone_default"): it has no sandbox that runs`},
 		{"an engine that cannot", "/exec/default/web/app?command=a&output=1", errors.ErrUnsupported, http.StatusNotImplemented, "unsupported"},
 		{"an engine that is away", "/attach/default/web/app?output=1", runtime.ErrUnavailable, http.StatusServiceUnavailable, "not available"},
 		{"an engine that is slow", "/portForward/default/web", context.DeadlineExceeded, http.StatusGatewayTimeout, "deadline"},
