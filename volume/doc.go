@@ -8,7 +8,7 @@
 // # Kinds
 //
 //   - emptyDir, on disk, and in memory with medium Memory: a tmpfs as large as the least of sizeLimit, the pod's memory limit
-//     and the node's memory;
+//     and the node's memory; with medium HugePages in pages of the size that the pod asks for;
 //   - hostPath, checked against its type, or created. Links in such a path are followed, wherever they lead, and the check is
 //     of what they lead to: who may use hostPath is trusted with the host;
 //   - configMap, secret, downwardAPI, and projected from these, tokens of the pod's service account, trust bundles and

@@ -4,11 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
@@ -30,7 +34,13 @@ func (m *Manager) emptyDir(r request) (runtime.Volume, error) {
 		}
 		e.size = least(e.size, memoryLimit(r.pod), m.nodeMemory())
 	default:
-		return runtime.Volume{}, fmt.Errorf("this agent has no emptyDir with medium %q, only the disk and %q", source.Medium, v1.StorageMediumMemory)
+		if source.Medium != v1.StorageMediumHugePages && !strings.HasPrefix(string(source.Medium), string(v1.StorageMediumHugePagesPrefix)) {
+			return runtime.Volume{}, fmt.Errorf("this agent has no emptyDir with medium %q, only the disk, %q and %q", source.Medium, v1.StorageMediumMemory, v1.StorageMediumHugePages)
+		}
+		var err error
+		if e.pages, err = pagesOf(r.pod, source.Medium); err != nil {
+			return runtime.Volume{}, err
+		}
 	}
 	if err := m.makeEmpty(e); err != nil {
 		return runtime.Volume{}, err
@@ -42,7 +52,8 @@ func (m *Manager) emptyDir(r request) (runtime.Volume, error) {
 type directory struct {
 	dir, marker string
 	memory      bool
-	size        int64 // bytes, of one in memory; 0: the kernel's default
+	pages       string // of this size is the memory it is in, such as 2Mi; empty: of the usual one, or it is in none
+	size        int64  // bytes, of one in memory; 0: the kernel's default
 	group       *int64
 }
 
@@ -50,14 +61,14 @@ type directory struct {
 // mounted, which it is not after the machine was started again.
 func (m *Manager) makeEmpty(e directory) error {
 	ready := filepath.Join(e.marker, "ready")
-	mounted := false
-	if e.memory {
+	mounted, mounts := false, e.memory || e.pages != ""
+	if mounts {
 		var err error
 		if mounted, err = m.isMount(e.dir); err != nil {
 			return err
 		}
 	}
-	if exists(ready) && exists(e.dir) && mounted == e.memory {
+	if exists(ready) && exists(e.dir) && mounted == mounts {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(e.dir), 0o750); err != nil {
@@ -66,8 +77,12 @@ func (m *Manager) makeEmpty(e directory) error {
 	if err := makeDir(e.dir, 0o777); err != nil {
 		return err
 	}
-	if e.memory && !mounted {
-		if err := m.mountMemory(e); err != nil {
+	if mounts && !mounted {
+		mount := m.mountMemory
+		if e.pages != "" {
+			mount = m.mountPages
+		}
+		if err := mount(e); err != nil {
 			return err
 		}
 	}
@@ -93,6 +108,50 @@ func (m *Manager) mountMemory(e directory) error {
 		return fmt.Errorf("mount memory: %w", err)
 	}
 	return nil
+}
+
+// mountPages mounts a file system in huge pages, open to all as every empty directory: the kernel's own way lets in root alone.
+func (m *Manager) mountPages(e directory) error {
+	options := []string{"pagesize=" + e.pages, "mode=0777"}
+	if err := m.mounter().MountSensitiveWithoutSystemd("nodev", e.dir, "hugetlbfs", options, nil); err != nil {
+		return fmt.Errorf("mount huge pages of %s: %w", e.pages, err)
+	}
+	return nil
+}
+
+// pagesOf is the size of huge pages that a medium means, as the pod asks for them: the one it names, else the only one.
+func pagesOf(pod *v1.Pod, medium v1.StorageMedium) (string, error) {
+	lists := []v1.ResourceList{}
+	if pod.Spec.Resources != nil {
+		lists = append(lists, pod.Spec.Resources.Requests)
+	}
+	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		lists = append(lists, c.Resources.Requests)
+	}
+	asked := map[int64]string{}
+	for _, list := range lists {
+		for name := range list {
+			size, huge := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
+			if q, err := resource.ParseQuantity(size); huge && err == nil {
+				asked[q.Value()] = q.String()
+			}
+		}
+	}
+	all := strings.Join(slices.Sorted(maps.Values(asked)), ", ")
+	named, one := strings.CutPrefix(string(medium), string(v1.StorageMediumHugePagesPrefix))
+	switch q, err := resource.ParseQuantity(named); {
+	case one && err != nil:
+		return "", fmt.Errorf("emptyDir medium %q: %q is no size of pages; it is written like HugePages-2Mi", medium, named)
+	case len(asked) == 0:
+		return "", fmt.Errorf("emptyDir medium %q: no container asks for huge pages, such as by a limit of hugepages-2Mi", medium)
+	case one && asked[q.Value()] == "":
+		return "", fmt.Errorf("emptyDir medium %q: no container asks for huge pages of that size, only of %s", medium, all)
+	case one:
+		return q.String(), nil
+	case len(asked) > 1:
+		return "", fmt.Errorf("emptyDir medium %q: containers ask for huge pages of several sizes, %s; name one of them, like HugePages-2Mi", medium, all)
+	}
+	return all, nil
 }
 
 // memoryLimit is what the pod's cgroup is limited to, 0 when it has no limit: one container without leaves the pod without.

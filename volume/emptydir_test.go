@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -124,6 +125,59 @@ func TestMemory(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 			h.in(t, p, "mem")
+			if len(h.fake.MountPoints) != 1 {
+				t.Error("mounted over what is in place")
+			}
+			h.unmount(t, "u1")
+			if len(h.fake.MountPoints) != 0 {
+				t.Error("still mounted")
+			}
+		})
+	}
+}
+
+func TestHugePages(t *testing.T) {
+	asks := func(sizes ...string) v1.ResourceList {
+		list := v1.ResourceList{}
+		for _, size := range sizes {
+			list[v1.ResourceName("hugepages-"+size)] = resource.MustParse("1Gi")
+		}
+		return list
+	}
+	for _, c := range []struct {
+		rule, medium         string
+		container, init, pod v1.ResourceList
+		want, bad            string
+	}{
+		{rule: "the size that a container asks for", medium: "HugePages", container: asks("2Mi"), want: "2Mi"},
+		{rule: "also an init container", medium: "HugePages", init: asks("1Gi"), want: "1Gi"},
+		{rule: "or the pod as a whole", medium: "HugePages", pod: asks("2Mi"), want: "2Mi"},
+		{rule: "one that all ask for", medium: "HugePages", container: asks("2Mi"), init: asks("2048Ki"), want: "2Mi"},
+		{rule: "the one that is named", medium: "HugePages-1Gi", container: asks("2Mi", "1Gi"), want: "1Gi"},
+		{rule: "however it is written", medium: "HugePages-2048Ki", container: asks("2Mi"), want: "2Mi"},
+		{rule: "several, and none is named", medium: "HugePages", container: asks("2Mi"), init: asks("1Gi"), bad: "containers ask for huge pages of several sizes, 1Gi, 2Mi; name one of them"},
+		{rule: "one is named and not asked for", medium: "HugePages-1Gi", container: asks("2Mi"), bad: "no container asks for huge pages of that size, only of 2Mi"},
+		{rule: "nothing is asked for", medium: "HugePages", bad: "no container asks for huge pages"},
+		{rule: "no size", medium: "HugePages-big", container: asks("2Mi"), bad: `"big" is no size of pages`},
+	} {
+		t.Run(c.rule, func(t *testing.T) {
+			h := newHouse(t)
+			p := podWith("u1", v1.Volume{Name: "huge", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMedium(c.medium)}}})
+			p.Spec.Containers[0].Resources.Requests = c.container
+			p.Spec.InitContainers = []v1.Container{{Name: "init", Resources: v1.ResourceRequirements{Requests: c.init}}}
+			p.Spec.Resources = &v1.ResourceRequirements{Requests: c.pod}
+			if c.bad != "" {
+				if _, err := h.Mount(t.Context(), p); err == nil || !strings.Contains(err.Error(), c.bad) {
+					t.Errorf("error %v", err)
+				}
+				return
+			}
+			dir := h.in(t, p, "huge")
+			want := []mount.MountPoint{{Device: "nodev", Path: dir, Type: "hugetlbfs", Opts: []string{"pagesize=" + c.want, "mode=0777"}}}
+			if diff := cmp.Diff(want, h.fake.MountPoints); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			h.in(t, p, "huge")
 			if len(h.fake.MountPoints) != 1 {
 				t.Error("mounted over what is in place")
 			}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/mount-utils"
 
@@ -83,6 +84,24 @@ func TestRealMemoryHasItsSize(t *testing.T) {
 		t.Errorf("%d mounts", n)
 	}
 	again.unmount(t, "u1")
+}
+
+func TestRealHugePages(t *testing.T) {
+	h := realHouse(t)
+	if systems, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(systems), "hugetlbfs") {
+		t.Skip("this kernel has no huge pages")
+	}
+	p := podWith("u1", v1.Volume{Name: "huge", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}})
+	p.Spec.Containers[0].Resources.Requests = v1.ResourceList{"hugepages-2Mi": resource.MustParse("2Mi")}
+	dir := h.in(t, p, "huge")
+	var stat syscall.Statfs_t
+	if err := syscall.Statfs(dir, &stat); err != nil || stat.Type != 0x958458f6 || stat.Bsize != 2<<20 {
+		t.Errorf("type %x, blocks of %d, %v", stat.Type, stat.Bsize, err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o777 {
+		t.Errorf("%v, %v: who runs in the pod is not let in", info.Mode(), err)
+	}
+	h.unmount(t, "u1")
 }
 
 func TestRealMountsWithinAVolumeAreUnmountedNotEmptied(t *testing.T) {

@@ -149,13 +149,13 @@ func TestOtherKindsAreNamedInTheError(t *testing.T) {
 	_, err := h.Mount(t.Context(), podWith("u1",
 		v1.Volume{Name: "key", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "s"}}},
 		emptyDir("fine"),
-		v1.Volume{Name: "huge", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumHugePages}}},
+		v1.Volume{Name: "slow", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "Tape"}}},
 		v1.Volume{Name: "token", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
 			{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}},
 		}}}},
 	))
 	want := `MountVolume.SetUp failed for volume "key" : secret needs an API server, which this agent has none of
-MountVolume.SetUp failed for volume "huge" : this agent has no emptyDir with medium "HugePages", only the disk and "Memory"
+MountVolume.SetUp failed for volume "slow" : this agent has no emptyDir with medium "Tape", only the disk, "Memory" and "HugePages"
 MountVolume.SetUp failed for volume "token" : serviceAccountToken needs an API server, which this agent has none of`
 	if err == nil || err.Error() != want {
 		t.Errorf("error:\n%v\nwant:\n%s", err, want)
