@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	authnv1 "k8s.io/api/authentication/v1"
@@ -53,7 +54,23 @@ type Client struct {
 	certificates, authn, authz rest.Interface
 	classes, storage           rest.Interface
 
-	node *watched[*v1.Node]
+	asked *asked // for anything but heartbeats and events
+	node  *watched[*v1.Node]
+}
+
+// asked is a limit that remembers when the last request passed it.
+type asked struct {
+	flowcontrol.RateLimiter
+
+	at atomic.Int64 // Unix time in ns; 0: never
+}
+
+func (a *asked) last() time.Time { return time.Unix(0, a.at.Load()) }
+
+func (a *asked) Wait(ctx context.Context) error {
+	err := a.RateLimiter.Wait(ctx)
+	a.at.Store(time.Now().UnixNano())
+	return err
 }
 
 // scheme has the few groups that are spoken here. It is read-only, like what is made of it.
@@ -114,7 +131,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("kubeapi: %w", err)
 	}
 	c := &Client{cfg: cfg, log: cfg.Observe.Logger(), http: client}
-	common := flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, cfg.Burst)
+	c.asked = &asked{RateLimiter: flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, cfg.Burst)}
 	events := flowcontrol.NewFakeAlwaysRateLimiter()
 	if cfg.EventQPS > 0 {
 		events = flowcontrol.NewTokenBucketRateLimiter(cfg.EventQPS, cfg.EventBurst)
@@ -124,15 +141,15 @@ func New(cfg Config) (*Client, error) {
 		group schema.GroupVersion
 		limit flowcontrol.RateLimiter
 	}{
-		{&c.pods, v1.SchemeGroupVersion, common},
+		{&c.pods, v1.SchemeGroupVersion, c.asked},
 		{&c.heartbeat, v1.SchemeGroupVersion, flowcontrol.NewFakeAlwaysRateLimiter()},
 		{&c.events, v1.SchemeGroupVersion, events},
 		{&c.leases, coordv1.SchemeGroupVersion, flowcontrol.NewFakeAlwaysRateLimiter()},
-		{&c.certificates, certv1.SchemeGroupVersion, common},
-		{&c.authn, authnv1.SchemeGroupVersion, common},
-		{&c.authz, authzv1.SchemeGroupVersion, common},
-		{&c.classes, nodev1.SchemeGroupVersion, common},
-		{&c.storage, storagev1.SchemeGroupVersion, common},
+		{&c.certificates, certv1.SchemeGroupVersion, c.asked},
+		{&c.authn, authnv1.SchemeGroupVersion, c.asked},
+		{&c.authz, authzv1.SchemeGroupVersion, c.asked},
+		{&c.classes, nodev1.SchemeGroupVersion, c.asked},
+		{&c.storage, storagev1.SchemeGroupVersion, c.asked},
 	} {
 		own := rest.CopyConfig(rc)
 		own.GroupVersion, own.RateLimiter, own.APIPath = &part.group, part.limit, "/apis"

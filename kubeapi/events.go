@@ -20,10 +20,14 @@ import (
 )
 
 // Events tells events to the API server, where people read them under "kubectl describe". Equal ones are counted, many alike
-// are put together, and one object is told of at most one every five minutes after the first 25. It is an observe.Events.
+// are put together, and one object is told of at most one every five minutes after the first 25. Those that are no warnings
+// wait for a moment in which the server is asked for nothing else: pods that start do not wait for the telling of it. It is
+// an observe.Events.
 type Events struct {
 	client     *Client
 	queue      chan queued
+	warnings   atomic.Int64  // in queue
+	hurry      chan struct{} // there is a warning, or much in queue
 	dropped    atomic.Int64
 	correlator *record.EventCorrelator
 	stamp      int64 // in the name of the last event; no two have the same
@@ -42,21 +46,66 @@ const (
 	eventWait   = 10 * time.Second // between two tries
 	eventWithin = 30 * time.Second // for one try
 	eventStop   = 2 * time.Second  // for what is queued when Run is told to end
+	eventCalm   = time.Second      // without another request, after which events are sent
+	eventAge    = 10 * time.Second // at which one is sent in any case
 )
 
 // NewEvents makes a teller of events at rest. Events wait for Run, and while the server does not answer, up to a thousand;
 // more are dropped. They keep the time at which they happened.
 func NewEvents(c *Client) *Events {
-	return &Events{client: c, queue: make(chan queued, eventQueue), correlator: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{})}
+	return &Events{
+		client: c, queue: make(chan queued, eventQueue), hurry: make(chan struct{}, 1),
+		correlator: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{}),
+	}
 }
 
 // Event takes an event. It never blocks.
 func (e *Events) Event(ev observe.Event) {
+	if ev.Warning {
+		e.warnings.Add(1)
+	}
 	select {
 	case e.queue <- queued{ev, time.Now()}:
 	default:
 		e.dropped.Add(1)
+		if ev.Warning {
+			e.warnings.Add(-1)
+		}
 	}
+	if e.pressing() {
+		select {
+		case e.hurry <- struct{}{}:
+		default: // it is said already
+		}
+	}
+}
+
+// pressing says that what is queued is not to wait for calm. Warnings overtake nothing, so what is before them does not either.
+func (e *Events) pressing() bool { return e.warnings.Load() > 0 || len(e.queue) > eventQueue/2 }
+
+// take is the next event, once its time has come; false when ctx has ended before.
+func (e *Events) take(ctx context.Context) (q queued, ok bool) {
+	select {
+	case q = <-e.queue:
+	case <-ctx.Done():
+		return q, false
+	}
+	if q.Warning {
+		e.warnings.Add(-1)
+		return q, true
+	}
+	for ctx.Err() == nil && !e.pressing() {
+		wait := min(time.Until(e.client.asked.last().Add(eventCalm)), time.Until(q.at.Add(eventAge)))
+		if wait <= 0 {
+			break
+		}
+		select {
+		case <-time.After(wait):
+		case <-e.hurry:
+		case <-ctx.Done():
+		}
+	}
+	return q, true
 }
 
 // Run sends until ctx ends, then what waits, each event with one try. A server that is not there or has too much to do is
@@ -64,12 +113,10 @@ func (e *Events) Event(ev observe.Event) {
 func (e *Events) Run(ctx context.Context) error {
 	var open *record.EventCorrelateResult // not told yet
 	for ctx.Err() == nil {
-		select {
-		case q := <-e.queue:
+		if q, ok := e.take(ctx); ok {
 			if r := e.correlate(q); r != nil && !e.insist(ctx, r) {
 				open = r
 			}
-		case <-ctx.Done():
 		}
 	}
 	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventStop)
@@ -80,6 +127,9 @@ func (e *Events) Run(ctx context.Context) error {
 	for final.Err() == nil {
 		select {
 		case q := <-e.queue:
+			if q.Warning {
+				e.warnings.Add(-1)
+			}
 			if r := e.correlate(q); r != nil {
 				e.send(final, r)
 			}

@@ -1,15 +1,19 @@
 package kubeapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubeletkit/kubeletkit/internal/apifake"
 	"github.com/kubeletkit/kubeletkit/observe"
@@ -100,6 +104,81 @@ func TestAStormIsFewRequests(t *testing.T) {
 			t.Errorf("another pod's event: %d requests", n)
 		}
 	})
+}
+
+// TestEventsWaitForCalm: the server is asked for something else each 300 ms; at 2.4 s the last time.
+func TestEventsWaitForCalm(t *testing.T) {
+	const (
+		busy = 2700 * time.Millisecond
+		last = 2400 * time.Millisecond
+	)
+	said := func(at time.Duration, warning bool) observe.Event {
+		ev := about("pod"+at.String(), "Said", "x")
+		ev.Warning = warning
+		return ev
+	}
+	for name, c := range map[string]struct {
+		busy time.Duration // requests go on for so long
+		take map[time.Duration]bool
+		more int // events besides, at the start, behind those
+		want map[string]time.Duration
+	}{
+		"it is calm":                {0, map[time.Duration]bool{0: false}, 0, map[string]time.Duration{"pod0s": 0}},
+		"not yet":                   {busy, map[time.Duration]bool{0: false, time.Second: false}, 0, map[string]time.Duration{"pod0s": last + eventCalm, "pod1s": last + eventCalm}},
+		"a warning":                 {busy, map[time.Duration]bool{time.Second: true}, 0, map[string]time.Duration{"pod1s": time.Second}},
+		"what is before a warning":  {busy, map[time.Duration]bool{0: false, time.Second: true}, 0, map[string]time.Duration{"pod0s": time.Second, "pod1s": time.Second}},
+		"what comes after one":      {busy, map[time.Duration]bool{0: true, time.Second: false}, 0, map[string]time.Duration{"pod0s": 0, "pod1s": last + eventCalm}},
+		"it is never calm":          {time.Minute, map[time.Duration]bool{0: false, time.Second: false}, 0, map[string]time.Duration{"pod0s": eventAge, "pod1s": eventAge + time.Second}},
+		"many wait":                 {busy, map[time.Duration]bool{0: false}, eventQueue/2 + 1, map[string]time.Duration{"pod0s": 0}},
+		"as many wait as is usual":  {busy, map[time.Duration]bool{0: false}, 20, map[string]time.Duration{"pod0s": last + eventCalm}},
+		"the agent ends in between": {time.Minute, map[time.Duration]bool{19 * time.Second: false}, 0, map[string]time.Duration{"pod19s": 20 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bench) {
+				b.put(pod("web"))
+				e := NewEvents(b.client)
+				begun, told := time.Now(), map[string]time.Duration{}
+				b.server.Answer(func(call apifake.Call) *apifake.Answer {
+					if call.Resource == "events" {
+						ev, err := kruntime.Decode(codecs.UniversalDeserializer(), call.Body)
+						if err != nil {
+							b.Error(err)
+							return nil
+						}
+						told[ev.(*v1.Event).InvolvedObject.Name] = time.Since(begun)
+					}
+					return nil
+				})
+				ctx, cancel := context.WithTimeout(b.Context(), 20*time.Second)
+				defer cancel()
+				const step = 300 * time.Millisecond
+				var others sync.WaitGroup
+				defer others.Wait()
+				others.Go(func() {
+					for at := time.Duration(0); at < c.busy && ctx.Err() == nil; at += step {
+						_ = place{b.client.pods, "pods", "default", "web"}.get(ctx, &v1.Pod{})
+						time.Sleep(step)
+					}
+				})
+				synctest.Wait()
+				for at, warning := range c.take {
+					time.AfterFunc(at, func() { e.Event(said(at, warning)) })
+				}
+				synctest.Wait() // those of 0 s are taken
+				for i := range c.more {
+					e.Event(about(fmt.Sprint("another", i), "Said", "x"))
+				}
+				if err := e.Run(ctx); err != nil {
+					t.Error(err)
+				}
+				for name, at := range c.want {
+					if got, ok := told[name]; !ok || got.Round(step/3) != at.Round(step/3) {
+						t.Errorf("%s was told of at %v, %v, not at %v", name, got, ok, at)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestAnEventNeverBlocksAndMoreThanAThousandAreDropped(t *testing.T) {
