@@ -47,6 +47,27 @@ func TestACutLeavesAStartToEnd(t *testing.T) {
 	}
 }
 
+func TestWhatWasCutIsTriedAgainAtOnce(t *testing.T) {
+	for _, call := range []string{"RunSandbox", "CreateContainer"} {
+		t.Run(call, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				n.engine.Inject(call, runtimetest.Delay(time.Hour))
+				p := pod(polite)
+				ctx, cut := context.WithTimeout(t.Context(), time.Second)
+				defer cut()
+				if _, err := n.Sync(ctx, p, runtime.SyncInput{Seen: n.look(p)}); !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+				n.engine.Inject(call, nil)
+				if seen, result := n.sync(p); !seen.ContainersRunning() || !result.RetryAt.IsZero() {
+					t.Errorf("%+v, again in %v", seen, time.Until(result.RetryAt))
+				}
+			})
+		})
+	}
+}
+
 func TestCase_c178_the_number_of_an_instance_decides_before_its_time(t *testing.T) {
 	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
 	p := runtime.Pod{Containers: []runtime.Container{

@@ -136,7 +136,7 @@ func (s *step) wait(p plan.Plan) {
 func (s *step) do(ctx context.Context, a plan.Action) error {
 	switch a.Verb {
 	case plan.RunSandbox:
-		return s.gated("", func() error { return s.runSandbox(ctx, a) })
+		return s.gated(ctx, "", func() error { return s.runSandbox(ctx, a) })
 	case plan.RemoveContainer:
 		s.result.Acted = true
 		err := s.removeContainer(ctx, a.ID, a.Logs)
@@ -145,7 +145,7 @@ func (s *step) do(ctx context.Context, a plan.Action) error {
 		}
 		return err
 	case plan.StartContainer:
-		return s.gated(a.Container, func() error { return s.startContainer(ctx, a) })
+		return s.gated(ctx, a.Container, func() error { return s.startContainer(ctx, a) })
 	case plan.UpdateContainer:
 		s.update(ctx, a)
 		return nil
@@ -157,8 +157,8 @@ func (s *step) do(ctx context.Context, a plan.Action) error {
 // errGated is about something that failed a short time ago.
 var errGated = errors.New("failed a short time ago and is tried again later")
 
-// gated does something unless it failed a short time ago.
-func (s *step) gated(what string, act func() error) error {
+// gated does something unless it failed a short time ago. That it was cut says nothing of it: it may be tried again at once.
+func (s *step) gated(ctx context.Context, what string, act func() error) error {
 	if until := s.memory.gate(s.pod.UID, what, func() uint64 { return specOf(s.pod, what) }, s.now); !until.IsZero() {
 		s.retry(until)
 		return errGated
@@ -169,6 +169,9 @@ func (s *step) gated(what string, act func() error) error {
 		s.memory.unfollow(s.pod.UID, what)
 		s.memory.works(s.pod.UID, what)
 		return nil
+	}
+	if ctx.Err() != nil {
+		return err
 	}
 	now, spec := time.Now(), specOf(s.pod, what)
 	until := retryOf(err, s.memory.failing(s.pod.UID, what, spec, now), now)
