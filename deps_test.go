@@ -64,9 +64,10 @@ func rules() map[string]rule {
 		"status":            {"runtime runtime/plan observe", api, 285},
 		"status/nodestatus": {"runtime runtime/plan observe", api, 285},
 
-		"syncloop":         {"runtime status observe", api + "k8s.io/component-helpers", 285},
-		"syncloop/admit":   {"runtime status observe", api + "k8s.io/component-helpers", 300},
-		"syncloop/offline": {"runtime observe", api + "github.com/google/renameio/v2", 285},
+		"syncloop":          {"runtime status observe", api + "k8s.io/component-helpers", 285},
+		"syncloop/looptest": {"runtime pleg syncloop observe", api, 295},
+		"syncloop/admit":    {"runtime status observe", api + "k8s.io/component-helpers", 300},
+		"syncloop/offline":  {"runtime observe", api + "github.com/google/renameio/v2", 285},
 
 		"syncloop/agent": {
 			"imagegc observe pleg probe/manager probe/podprobe runtime runtime/logs runtime/podruntime status syncloop syncloop/admit syncloop/offline volume", api, 330,
@@ -119,6 +120,7 @@ func never() map[string]string {
 		"stats":              heavy,
 		"status":             heavy,
 		"syncloop":           heavy,
+		"syncloop/looptest":  heavy,
 	}
 }
 

@@ -243,7 +243,7 @@ type SyncInput struct {
 type SyncResult struct {
 	Acted   bool      // this call changed something: look again at once; false for a pod that is as wished for
 	RetryAt time.Time // when to try again; zero: not until something changes
-	Resize  error     // why containers that run could not be given their new sizes; nil: they were, or had them
+	Resize  error     // why containers that run could not be given their new sizes; nil: they were, or had them, or Applied shows that it waits for RetryAt
 }
 
 // Termination says how and why a pod is stopped.

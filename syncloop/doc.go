@@ -38,6 +38,8 @@
 // kubernetes.io/config.source and config.seen), whatever they say themselves; several of one name may run, as the uid
 // tells them apart; a pod that is terminal there never runs again; and of a pod that is absent there no status is told.
 //
+// Whoever writes a Runtime finds the rules at the interface, and in package looptest a suite that checks them.
+//
 // The loop calls each joint from many goroutines, but for one pod one call of Sync, Stop, Remove, Mount, Unmount, Setup and
 // Teardown at a time, and one of the StatusSink at a time.
 package syncloop

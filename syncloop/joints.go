@@ -22,17 +22,30 @@ type PodSource interface {
 }
 
 // Runtime makes pods real. Sync, Stop and Remove never overlap for one pod, return soon after ctx ends, and may be
-// repeated.
+// repeated: what was cut leaves nothing that the next call, by another process too, does not find and go on with. Pods and
+// Pod come at any time, and do not wait for what is done to a pod meanwhile. Pods are known by uid, several of one name
+// may be there; those handed in are shared and read-only. Package looptest checks these rules and says why each is one.
 type Runtime interface {
-	// Pods are all that exist, wanted or not; they may be shallow.
+	// Pods are all that exist, wanted or not, whoever asked for them, until they are removed; they may be shallow: names, IDs
+	// and states, the same and in the same order as in a look. What is not listed is taken to be gone: a list that is not
+	// whole is an error.
 	Pods(ctx context.Context) ([]runtime.Pod, error)
-	// Pod is one of them, complete. One that does not exist is empty.
+	// Pod is one of them, complete, as it is now: what came of the last step shows. One that does not exist is empty, but for
+	// UID and At, and no error. The newest sandboxes and instances come first; each has an ID of its own as long as it is seen.
 	Pod(ctx context.Context, uid types.UID) (runtime.Pod, error)
-	// Sync takes a pod nearer to what it is to be.
+	// Sync takes a pod nearer to what it is to be; what has ended, or whose liveness probe fails, it starts again as the
+	// restart policy says. Acted, beside an error too, brings the next call at once, RetryAt at its time, an error after a
+	// second and then more seldom. Without these it comes when somebody wakes the pod, as pleg does when Pods show a change,
+	// else at the next resync: so it is with runtime.ErrInProgress, which is told to nobody. A pod that is as it is to be gets
+	// no Acted and no error. Why a container does not run stands in runtime.Pod.Waiting.
 	Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (runtime.SyncResult, error)
-	// Stop returns nil only when nothing of the pod runs. pod is nil when nobody knows the spec any more.
+	// Stop returns nil only when nothing of the pod runs, and nothing of it starts again; that holds of a pod that is gone.
+	// What runs is asked to end and has the grace that how says, or its own. When ctx ends before, it keeps the rest of it:
+	// the next call goes on, maybe with less. pod is nil when nobody knows the spec any more. runtime.ErrInProgress: Pods
+	// will show that something ended.
 	Stop(ctx context.Context, pod *v1.Pod, seen runtime.Pod, how runtime.Termination) error
-	// Remove takes away what is left of a pod that does not run.
+	// Remove takes away what is left of a pod that does not run. After Release what has ended is still seen, with its exit
+	// codes; after the others nothing is, and the pod may begin anew. One that is gone is no error.
 	Remove(ctx context.Context, uid types.UID, what runtime.Removal) error
 }
 

@@ -1,0 +1,67 @@
+package looptest
+
+import (
+	"github.com/kubeletkit/kubeletkit/runtime"
+)
+
+func removeRules() []rule {
+	return []rule{
+		{"release leaves what ended to be read", func(s *scene) {
+			pod := s.pod(s.Container)
+			first, err := s.start(pod)
+			s.keeps(err)
+			_, err = s.end(pod.UID, pod, runtime.Termination{})
+			s.keeps(err)
+			s.keeps(s.remove(pod.UID, runtime.Release))
+			seen, err := s.look(pod.UID)
+			s.keeps(err)
+			const remedy = "keep what ended until Remove is called with Renew or Purge: the pod's last status says how it ended, and so does the next agent's"
+			if c := seen.Newest("a"); c == nil || c.ID != first.Newest("a").ID || c.State != runtime.Exited || c.Finished.IsZero() {
+				s.keeps(broken(remedy, "a pod was %s, has been stopped and released, and is %s", show(first), show(seen)))
+			}
+			listed, err := s.listed(pod.UID)
+			s.keeps(err)
+			if show(bare(listed)) != show(bare(seen)) {
+				s.keeps(broken(remedy, "a pod that was stopped and released is %s in a look, and %s in the list", show(seen), show(listed)))
+			}
+		}},
+		{"renew lets a pod begin anew", func(s *scene) {
+			pod := s.pod(s.Container)
+			_, err := s.start(pod)
+			s.keeps(err)
+			_, err = s.end(pod.UID, pod, runtime.Termination{})
+			s.keeps(err)
+			s.keeps(s.remove(pod.UID, runtime.Release))
+			s.keeps(s.remove(pod.UID, runtime.Renew))
+			s.keeps(s.gone(pod.UID))
+			_, err = s.start(pod)
+			s.keeps(err)
+			s.keeps(s.rest(pod))
+		}},
+		{"purge leaves nothing", func(s *scene) {
+			pod := s.pod(s.Container)
+			_, err := s.start(pod)
+			s.keeps(err)
+			_, err = s.end(pod.UID, pod, runtime.Termination{})
+			s.keeps(err)
+			s.keeps(s.remove(pod.UID, runtime.Release))
+			s.keeps(s.remove(pod.UID, runtime.Purge))
+			s.keeps(s.gone(pod.UID))
+		}},
+		{"a removal may be repeated, of what is gone too", func(s *scene) {
+			pod := s.pod(s.Container)
+			_, err := s.start(pod)
+			s.keeps(err)
+			_, err = s.end(pod.UID, pod, runtime.Termination{})
+			s.keeps(err)
+			for range 2 {
+				for _, what := range []runtime.Removal{runtime.Release, runtime.Renew, runtime.Purge} {
+					for range 2 {
+						s.keeps(s.remove(pod.UID, what))
+					}
+					s.keeps(s.remove(nobody, what))
+				}
+			}
+		}},
+	}
+}
