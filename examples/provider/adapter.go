@@ -74,7 +74,7 @@ func seenAs(pod *v1.Pod, s *v1.PodStatus, at time.Time) runtime.Pod {
 	}
 	for _, cs := range s.ContainerStatuses {
 		id := cmp.Or(cs.ContainerID, fmt.Sprintf("%s/%s/%d", pod.UID, cs.Name, cs.RestartCount))
-		c := runtime.Container{Pod: ref, Name: cs.Name, ID: id, Restarts: int(cs.RestartCount), State: runtime.Created}
+		c := runtime.Container{Pod: ref, Name: cs.Name, ID: id, SandboxID: string(pod.UID), Image: cs.Image, Restarts: int(cs.RestartCount), State: runtime.Created}
 		switch {
 		case cs.State.Running != nil:
 			c.State, c.Started = runtime.Running, cs.State.Running.StartedAt.Time
@@ -86,12 +86,15 @@ func seenAs(pod *v1.Pod, s *v1.PodStatus, at time.Time) runtime.Pod {
 	return p
 }
 
-// Sync creates a pod the provider does not have, and updates one that it has otherwise. Restarts are the provider's own.
+// Sync creates a pod the provider does not have, and updates one that it has otherwise. Restarts are the provider's own. A
+// provider knows pods by their names: one of a name waits until another of that name is gone.
 func (a *Adapter) Sync(ctx context.Context, pod *v1.Pod, _ runtime.SyncInput) (runtime.SyncResult, error) {
 	has, err := a.p.GetPod(ctx, pod.Namespace, pod.Name)
 	switch {
 	case has == nil && (err == nil || isNotFound(err)):
 		err = a.p.CreatePod(ctx, pod)
+	case err == nil && has.UID != pod.UID:
+		return runtime.SyncResult{}, fmt.Errorf("another pod %s/%s, with uid %s: %w", pod.Namespace, pod.Name, has.UID, runtime.ErrInUse)
 	case err != nil || equality.Semantic.DeepEqual(has.Spec, pod.Spec):
 		return runtime.SyncResult{}, err
 	default:
@@ -102,14 +105,14 @@ func (a *Adapter) Sync(ctx context.Context, pod *v1.Pod, _ runtime.SyncInput) (r
 
 // Stop deletes a pod and waits until the provider says that it is over.
 func (a *Adapter) Stop(ctx context.Context, pod *v1.Pod, seen runtime.Pod, _ runtime.Termination) error {
-	if len(seen.Sandboxes) == 0 {
+	has, err := a.p.GetPod(ctx, seen.Namespace, seen.Name)
+	switch {
+	case err != nil || has == nil:
+		return ignoreNotFound(err)
+	case has.UID != seen.UID: // a newer one of that name
 		return nil
-	}
-	if pod == nil { // nobody knows the spec any more; the provider does
-		var err error
-		if pod, err = a.p.GetPod(ctx, seen.Namespace, seen.Name); pod == nil || err != nil {
-			return ignoreNotFound(err)
-		}
+	case pod == nil: // nobody knows the spec any more; the provider does
+		pod = has
 	}
 	if err := a.p.DeletePod(ctx, pod); err != nil {
 		return ignoreNotFound(err)

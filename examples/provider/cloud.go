@@ -26,12 +26,14 @@ type Machine struct {
 	Tags map[string]string
 	IP   string
 	Up   time.Time // when it has booted, which may be to come
+	Down bool      // it was shut down
 	Apps []App
 }
 
 // App is an application of a machine. Its command is "serve", or "work <duration> <exit code>".
 type App struct {
 	Name    string
+	Image   string
 	Command []string
 	Starts  int       // how often it was started again
 	Started time.Time // which may be to come
@@ -84,16 +86,17 @@ func (c *Cloud) Machines(ctx context.Context) ([]Machine, error) {
 	return out, ctx.Err()
 }
 
-// look brings an application up to date.
-func (a *App) look(now time.Time) {
-	if len(a.Command) < 3 || a.Command[0] != "work" {
-		return
+// look brings an application up to date, and says whether it has ended.
+func (a *App) look(now time.Time) bool {
+	if !a.Ended.IsZero() || len(a.Command) < 3 || a.Command[0] != "work" {
+		return !a.Ended.IsZero()
 	}
 	d, _ := time.ParseDuration(a.Command[1])
 	if end := a.Started.Add(d); !now.Before(end) {
 		a.Ended = end
 		_, _ = fmt.Sscan(a.Command[2], &a.Code)
 	}
+	return !a.Ended.IsZero()
 }
 
 // Log is what an application has printed.
@@ -141,8 +144,8 @@ func (c *Cloud) Restart(machine, app string) error {
 	defer c.mu.Unlock()
 	if m := c.machines[machine]; m != nil {
 		for i := range m.Apps {
-			if a := &m.Apps[i]; a.Name == app {
-				*a = App{Name: a.Name, Command: a.Command, Starts: a.Starts + 1, Started: time.Now()}
+			if a := &m.Apps[i]; a.Name == app && !m.Down {
+				*a = App{Name: a.Name, Image: a.Image, Command: a.Command, Starts: a.Starts + 1, Started: time.Now()}
 				return nil
 			}
 		}
@@ -150,12 +153,40 @@ func (c *Cloud) Restart(machine, app string) error {
 	return ErrNoMachine
 }
 
-// GiveBack shuts a machine down and returns when it is gone.
-func (c *Cloud) GiveBack(ctx context.Context, machine string) error {
+// Shut shuts a machine down and returns when nothing runs on it. What its applications came to can still be asked for.
+func (c *Cloud) Shut(ctx context.Context, machine string) error {
+	if !c.up(machine) {
+		return ctx.Err()
+	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(c.Shutdown):
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.machines[machine]; m != nil && !m.Down {
+		m.Down = true
+		for i := range m.Apps {
+			if a := &m.Apps[i]; !a.look(time.Now()) {
+				a.Ended, a.Code = time.Now(), 0
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Cloud) up(machine string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.machines[machine]
+	return m != nil && !m.Down
+}
+
+// GiveBack gives a machine back, which is shut down before, and returns when it is gone.
+func (c *Cloud) GiveBack(ctx context.Context, machine string) error {
+	if err := c.Shut(ctx, machine); err != nil {
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -92,7 +92,7 @@ func legacyStatus(m Machine, now time.Time) *v1.PodStatus {
 	s := &v1.PodStatus{Phase: v1.PodRunning, PodIP: m.IP, Reason: "ProviderRuns"}
 	ended := 0
 	for _, a := range m.Apps {
-		cs := v1.ContainerStatus{Name: a.Name}
+		cs := v1.ContainerStatus{Name: a.Name, Image: a.Image}
 		switch {
 		case a.Started.After(now):
 			s.Phase = v1.PodPending

@@ -54,18 +54,18 @@ func one(pods []runtime.Pod, uid types.UID, at time.Time) runtime.Pod {
 func seen(m Machine, at time.Time) runtime.Pod {
 	ref := runtime.PodRef{Namespace: m.Tags["namespace"], Name: m.Tags["name"], UID: types.UID(m.Name)}
 	p := runtime.Pod{PodRef: ref, At: at, IPs: []string{m.IP}, Sandboxes: []runtime.Sandbox{{
-		PodRef: ref, ID: m.Name, Ready: true, Created: m.Up, IPs: []string{m.IP}, NetworkKnown: true,
+		PodRef: ref, ID: m.Name, Ready: !m.Down, Created: m.Up, IPs: []string{m.IP}, NetworkKnown: true,
 	}}}
 	for _, a := range m.Apps {
 		c := runtime.Container{
-			Pod: ref, ID: strings.Join([]string{m.Name, a.Name, strconv.Itoa(a.Starts)}, "/"), Name: a.Name, SandboxID: m.Name,
+			Pod: ref, ID: strings.Join([]string{m.Name, a.Name, strconv.Itoa(a.Starts)}, "/"), Name: a.Name, Image: a.Image, SandboxID: m.Name,
 			Restarts: a.Starts, State: runtime.Running, Created: m.Up, Started: a.Started,
 		}
 		switch {
-		case a.Started.After(at):
-			c.State, c.Started = runtime.Created, time.Time{}
 		case !a.Ended.IsZero():
 			c.State, c.Finished, c.ExitCode, c.Reason = runtime.Exited, a.Ended, int32(a.Code), "Completed"
+		case a.Started.After(at):
+			c.State, c.Started = runtime.Created, time.Time{}
 		}
 		p.Containers = append(p.Containers, c)
 	}
@@ -97,21 +97,23 @@ func (r Runtime) Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (r
 func order(pod *v1.Pod) Machine {
 	m := Machine{Name: string(pod.UID), Tags: map[string]string{"namespace": pod.Namespace, "name": pod.Name}}
 	for _, c := range pod.Spec.Containers {
-		m.Apps = append(m.Apps, App{Name: c.Name, Command: append(slices.Clone(c.Command), c.Args...)})
+		m.Apps = append(m.Apps, App{Name: c.Name, Image: c.Image, Command: append(slices.Clone(c.Command), c.Args...)})
 	}
 	return m
 }
 
-// Stop gives the machine back. The cloud has no notion of grace.
+// Stop shuts the machine down. The cloud has no notion of grace.
 func (r Runtime) Stop(ctx context.Context, _ *v1.Pod, seen runtime.Pod, _ runtime.Termination) error {
-	if len(seen.Sandboxes) == 0 {
-		return nil
-	}
-	return r.cloud.GiveBack(ctx, string(seen.UID))
+	return r.cloud.Shut(ctx, string(seen.UID))
 }
 
-// Remove has nothing to do: nothing is left of a machine that was given back.
-func (Runtime) Remove(context.Context, types.UID, runtime.Removal) error { return nil }
+// Remove gives the machine back, once how its applications ended needs not be read any more.
+func (r Runtime) Remove(ctx context.Context, uid types.UID, what runtime.Removal) error {
+	if what == runtime.Release {
+		return nil
+	}
+	return r.cloud.GiveBack(ctx, string(uid))
+}
 
 // Exec runs a command, for probes.
 func (r Runtime) Exec(ctx context.Context, id string, cmd []string) (runtime.ExecResult, error) {
