@@ -42,7 +42,7 @@ func full(t testing.TB, change func(*server.Config)) (http.Handler, *streams) {
 		})
 		ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") })
 		c.Metrics = map[string]http.Handler{"/metrics": ok, "/metrics/resource": ok}
-		c.Profiles, c.Garbage = ok, ok
+		c.Profiles, c.Garbage, c.HostLogs = ok, ok, ok
 		if change != nil {
 			change(c)
 		}
@@ -156,6 +156,8 @@ func TestRights(t *testing.T) {
 		{"checkpoints not by proxy", "create nodes/proxy", "POST", "/checkpoint/default/web/app", 403},
 		{"logs by proxy", "get nodes/proxy", "GET", "/containerLogs/default/web/app", 200},
 		{"logs not by log", "get nodes/log", "GET", "/containerLogs/default/web/app", 403},
+		{"logs of the host by the right to log", "get nodes/log", "GET", "/logs/syslog", 200},
+		{"logs of the host not by proxy", "get nodes/proxy", "GET", "/logs/syslog", 403},
 		{"what is like pods is not pods", "get nodes/pods", "GET", "/podsx", 403},
 		{"unknown paths are shown to proxies only", "get nodes/proxy", "GET", "/podsx", 404},
 		{"exec needs create", "create nodes/proxy", "POST", exec, 200},

@@ -13,6 +13,7 @@
 //	/portForward/{namespace}/{pod}[/{uid}]          connections to ports of a pod
 //	/metrics and others                             Config.Metrics
 //	/configz                                        Config.Configz
+//	/logs/                                          Config.HostLogs
 //	/debug/pods                                     what happened to each pod (format=json for programs)
 //	/debug/gc                                       Config.Garbage; with POST, which needs the verb create, it is removed
 //

@@ -53,6 +53,7 @@ func (h *handler) table() []route {
 		{pattern: "/containerLogs/{namespace}/{pod}/{container}", methods: get, serve: h.logs},
 		{pattern: "/stats/summary", methods: []string{http.MethodGet, http.MethodPost}, serve: h.summary},
 		{pattern: "/configz", methods: get, serve: h.configz},
+		{pattern: "/logs/", methods: get, serve: h.hostLogs},
 		{pattern: "/debug/pods", methods: get, serve: h.timelines},
 		{pattern: "/debug/gc", methods: upgrade, serve: h.garbage},
 		{pattern: "/debug/pprof/", methods: upgrade, serve: h.profiles},

@@ -32,6 +32,7 @@ type Config struct {
 	Health   map[string]func() error // by name: syncloop, ...; each returns soon. ping is always there
 	Timeline Timeline                // nil: no /debug/pods
 	Garbage  http.Handler            // GET shows what could be removed, POST removes it; nil: no /debug/gc
+	HostLogs http.Handler            // answers below /logs/, with logs of this host; nil: no such pages
 	Profiles http.Handler            // answers below /debug/pprof/, as net/http/pprof does; nil: no such pages
 
 	Observe observe.To

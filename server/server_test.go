@@ -84,7 +84,7 @@ func TestHealth(t *testing.T) {
 
 func TestPathsOfAbsentPartsAre501(t *testing.T) {
 	h := node(t, nil)
-	for _, path := range []string{"/runningpods/", "/containerLogs/default/web/app", "/configz", "/debug/pods", "/debug/gc", "/debug/pprof/heap", "/exec/default/web/app?command=sh&output=1", "/attach/default/web/app?output=1", "/portForward/default/web?port=1"} {
+	for _, path := range []string{"/runningpods/", "/containerLogs/default/web/app", "/configz", "/debug/pods", "/debug/gc", "/debug/pprof/heap", "/logs/syslog", "/exec/default/web/app?command=sh&output=1", "/attach/default/web/app?output=1", "/portForward/default/web?port=1"} {
 		if w := upgrade(h, "GET", path, token, "websocket"); w.Code != http.StatusNotImplemented {
 			t.Errorf("%s: %d %q", path, w.Code, w.Body)
 		}

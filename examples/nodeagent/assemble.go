@@ -168,7 +168,11 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	if value(o.kubelet.EnableProfilingHandler) {
 		api.Profiles = profiles()
 	}
+	if value(o.kubelet.EnableSystemLogHandler) {
+		api.HostLogs = hostLogs{dir: "/var/log", query: value(o.kubelet.EnableSystemLogQuery)}
+	}
 	if !value(o.kubelet.EnableDebuggingHandlers) {
+		api.HostLogs = nil
 		api.Running, api.Logs, api.Streams, api.Timeline, api.Garbage, api.Profiles = nil, nil, nil, nil, nil, nil
 	}
 	manager := one(&b, newNotifier, notifier{healthy: loop.Healthy, log: log.With("component", "notify")})

@@ -105,6 +105,8 @@ func honoured() map[string]string {
 		"authorization.webhook.cacheAuthorizedTTL":   "how long a yes is kept",
 		"authorization.webhook.cacheUnauthorizedTTL": "how long a no is kept",
 		"enableDebuggingHandlers":                    "false: no logs, exec, attach, port-forward and profiles",
+		"enableSystemLogHandler":                     "false: no logs of the host below /logs/",
+		"enableSystemLogQuery":                       "/logs/ answers queries, of the journal too",
 		"enableProfilingHandler":                     "false: no profiles of the agent below /debug/pprof/",
 		"logging.verbosity":                          "how much is logged",
 		// API server.

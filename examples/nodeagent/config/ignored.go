@@ -16,8 +16,6 @@ func ignored() map[string]string {
 		"streamingConnectionIdleTimeout":      "streams end with their client, the container or the agent",
 		"enableContentionProfiling":           "waiting for locks is not recorded",
 		"enableDebugFlagsHandler":             pages,
-		"enableSystemLogHandler":              pages,
-		"enableSystemLogQuery":                pages,
 		"contentType":                         "requests to the API server are protobuf",
 		"showHiddenMetricsForVersion":         "no metric is hidden",
 		"logging.format":                      logs,
