@@ -2,6 +2,7 @@ package stats
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 
 // ContainerMetrics answers with the figures of a summary under the names and labels by which monitoring knows them from
 // /metrics/cadvisor: CPU, memory, swap, pressure, network, root file systems and threads of the node, its pods and their
-// containers. A row without a container is that of its pod, one without a pod that of the node.
+// containers, and of containers with a limit of CPU time how that slows them down. A row without a container is that of its pod, one without a pod that of the node.
 func (c *Collector) ContainerMetrics() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s, err := c.Summary(r.Context(), false)
@@ -45,12 +46,13 @@ func (c *Collector) containerExposition(s *stats.Summary, m Machine, failed bool
 		}
 	}
 	var f families
+	g := newGroups(c.cfg.Root, c.host)
 	node := row{id: "/"}
 	f.use(node, s.Node.CPU, s.Node.Memory, s.Node.Swap, s.Node.IO)
 	f.network(node, s.Node.Network)
 	for _, p := range oneOfEachName(s.Pods) {
 		if pod := known[types.UID(p.PodRef.UID)]; pod != nil {
-			f.pod(p, pod, c.groupOf(pod))
+			f.pod(p, pod, c.groupOf(pod), g)
 		}
 	}
 	machine := func(name, help string, n int64) {
@@ -78,7 +80,7 @@ func (c *Collector) groupOf(pod *v1.Pod) string {
 }
 
 // pod has the rows of a pod and its containers.
-func (f *families) pod(p *stats.PodStats, pod *v1.Pod, group string) {
+func (f *families) pod(p *stats.PodStats, pod *v1.Pod, group string, g *groups) {
 	own := row{id: group, namespace: p.PodRef.Namespace, pod: p.PodRef.Name}
 	f.use(own, p.CPU, p.Memory, p.Swap, p.IO)
 	f.network(own, p.Network)
@@ -96,6 +98,9 @@ func (f *families) pod(p *stats.PodStats, pod *v1.Pod, group string) {
 			}
 		}
 		f.use(one, c.CPU, c.Memory, c.Swap, c.IO)
+		if limitedCPU(pod, c.Name) {
+			f.throttling(one, strings.TrimPrefix(group, "/"), g)
+		}
 		if c.Rootfs != nil {
 			f.sample("container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", gauge,
 				one.with("device", ""), c.Rootfs.UsedBytes, 1, c.Rootfs.Time)
@@ -105,6 +110,31 @@ func (f *families) pod(p *stats.PodStats, pod *v1.Pod, group string) {
 		}
 		f.sample("container_last_seen", "Last time a container was seen by the exporter", gauge, one.with(), bytes(time.Now().Unix()), 1, metav1.Time{})
 	}
+}
+
+// limitedCPU says that a container may use only so much CPU time.
+func limitedCPU(pod *v1.Pod, name string) bool {
+	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		if c.Name == name {
+			return !c.Resources.Limits.Cpu().IsZero()
+		}
+	}
+	return false
+}
+
+// throttling is how a limit slows a container down.
+func (f *families) throttling(r row, group string, g *groups) {
+	own, _, ok := g.container(group, r.name)
+	if !ok || group == "" {
+		return
+	}
+	t, ok := g.throttled(own)
+	if !ok {
+		return
+	}
+	f.sample("container_cpu_cfs_periods_total", "Number of elapsed enforcement period intervals.", counter, r.with(), bytes(t.periods), 1, metav1.Time{})
+	f.sample("container_cpu_cfs_throttled_periods_total", "Number of throttled period intervals.", counter, r.with(), bytes(t.waited), 1, metav1.Time{})
+	f.sample("container_cpu_cfs_throttled_seconds_total", "Total time duration the container has been throttled.", counter, r.with(), bytes(t.nanos), 1e9, metav1.Time{})
 }
 
 // use is what something uses; what is not known is left out.

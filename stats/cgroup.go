@@ -192,12 +192,41 @@ func (g *groups) swap(at metav1.Time, group string) *stats.SwapStats {
 
 // procs lists the processes of a container whose cgroup lies in that of its pod; ok is false when it does not.
 func (g *groups) procs(group, container string) (list []byte, ok bool) {
-	for _, name := range []string{container, "cri-containerd-" + container + ".scope", "crio-" + container + ".scope"} {
-		if b, err := g.read(g.file("memory", group+"/"+name, "cgroup.procs")); err == nil {
-			return b, true
+	_, list, ok = g.container(group, container)
+	return list, ok
+}
+
+// container is the cgroup of a container that lies in that of its pod, and its processes; ok is false when it does not.
+func (g *groups) container(group, id string) (own string, procs []byte, ok bool) {
+	for _, name := range []string{id, "cri-containerd-" + id + ".scope", "crio-" + id + ".scope"} {
+		own = group + "/" + name
+		if b, err := g.read(g.file("memory", own, "cgroup.procs")); err == nil {
+			return own, b, true
 		}
 	}
-	return nil, false
+	return "", nil, false
+}
+
+// throttling is in how many periods a cgroup could run, in how many of them it had to wait since it had used up its share, and
+// how long in all.
+type throttling struct{ periods, waited, nanos int64 }
+
+// throttled says how a limit of CPU time slows a cgroup down; ok is false where nobody tells.
+func (g *groups) throttled(group string) (t throttling, ok bool) {
+	for _, controller := range []string{"cpu", "cpu,cpuacct"} {
+		b, err := g.read(g.file(controller, group, "cpu.stat"))
+		if err != nil {
+			continue
+		}
+		s := parseFlat(string(b))
+		t.periods, ok = s["nr_periods"]
+		t.waited, t.nanos = s["nr_throttled"], s["throttled_time"]
+		if micros, v2 := s["throttled_usec"]; v2 {
+			t.nanos = micros * 1000
+		}
+		return t, ok
+	}
+	return t, false
 }
 
 // network is what the processes of a container sent and received, and all that share its network.

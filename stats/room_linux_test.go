@@ -13,10 +13,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -395,6 +397,47 @@ func TestContainerMetrics(t *testing.T) {
 	e.err = errors.New("away")
 	if got := get(); !strings.Contains(got, "\ncontainer_scrape_error 1\n") || strings.Contains(got, "container_cpu") {
 		t.Error(got)
+	}
+}
+
+// The alert CPUThrottlingHigh and dashboards look for these.
+func TestContainerMetricsTellOfThrottling(t *testing.T) {
+	limited, free := running("limited", "c1", time.Now()), running("free", "c2", time.Now())
+	p := pod("web", v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{limited, free}})
+	p.Spec.Containers = []v1.Container{
+		{Name: "limited", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}}, {Name: "free"},
+	}
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	for version, root := range map[string]fstest.MapFS{
+		"v2": {
+			"sys/fs/cgroup/cgroup.controllers":                                 file("cpu memory"),
+			"sys/fs/cgroup/kubepods/podu/cri-containerd-c1.scope/cgroup.procs": file("1\n"),
+			"sys/fs/cgroup/kubepods/podu/cri-containerd-c1.scope/cpu.stat":     file("usage_usec 9\nnr_periods 7\nnr_throttled 3\nthrottled_usec 2500000\n"),
+			"sys/fs/cgroup/kubepods/podu/cri-containerd-c2.scope/cgroup.procs": file("2\n"),
+			"sys/fs/cgroup/kubepods/podu/cri-containerd-c2.scope/cpu.stat":     file("nr_periods 0\nnr_throttled 0\nthrottled_usec 0\n"),
+		},
+		"v1": {
+			"sys/fs/cgroup/memory/kubepods/podu/c1/cgroup.procs":  file("1\n"),
+			"sys/fs/cgroup/cpu,cpuacct/kubepods/podu/c1/cpu.stat": file("nr_periods 7\nnr_throttled 3\nthrottled_time 2500000000\n"),
+		},
+	} {
+		root["proc/meminfo"] = file("MemTotal: 1000 kB\nMemAvailable: 500 kB\n")
+		e := &engine{usage: []runtime.Usage{{Container: "c1", At: time.Now()}, {Container: "c2", At: time.Now()}}}
+		c, err := New(Config{Root: root, Disk: disk, Engine: e, Pods: func() []*v1.Pod { return []*v1.Pod{p} }, Cgroup: func(*v1.Pod) string { return "/kubepods/podu" }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		c.ContainerMetrics().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics/cadvisor", nil))
+		const row = `{container="limited",id="/kubepods/podu/c1",image="registry/limited:1",name="c1",namespace="ns",pod="web"}`
+		for name, want := range map[string]string{"periods_total": "7", "throttled_periods_total": "3", "throttled_seconds_total": "2.5"} {
+			if !strings.Contains(w.Body.String(), "\ncontainer_cpu_cfs_"+name+row+" "+want+"\n") {
+				t.Errorf("%s: %s is missing in\n%s", version, name, w.Body)
+			}
+		}
+		if n := strings.Count(w.Body.String(), "\ncontainer_cpu_cfs_"); n != 3 {
+			t.Errorf("%s: %d figures, of a container without a limit too", version, n)
+		}
 	}
 }
 
