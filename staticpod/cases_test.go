@@ -18,7 +18,7 @@ func TestCase_c089_editorWithSwapFiles(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "web.yaml")
 	write(t, file, podText("web", "start"))
-	n := startDir(t, dir, Config{})
+	n := startPatient(t, dir, Config{})
 	n.wants("web-n1=start")
 	for round := range 20 {
 		swap := filepath.Join(dir, ".web.yaml.swp")
@@ -48,7 +48,7 @@ func TestCase_c089_editorWithSwapFiles(t *testing.T) {
 func TestCase_c093_quickRemovalAndReturn(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "web.yaml")
-	n := startDir(t, dir, Config{})
+	n := startPatient(t, dir, Config{})
 	last := ""
 	for round := range 50 {
 		last = "image-" + fmt.Sprint(round%2)

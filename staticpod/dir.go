@@ -73,7 +73,7 @@ func NewDir(cfg Config) (*Dir, error) {
 	}
 	return &Dir{
 		cfg: cfg, log: cfg.Observe.Logger(), metrics: m,
-		table: table{node: cfg.Node, entries: map[string]*entry{}},
+		table: table{node: cfg.Node, settle: settle, entries: map[string]*entry{}},
 	}, nil
 }
 
@@ -124,8 +124,8 @@ func (d *Dir) step(now time.Time, removed map[string]bool, set func([]*v1.Pod, b
 		if e.back {
 			e.back, next = false, 0
 		}
-		if e.unsure(now) {
-			next = min(next, max(e.since.Add(settle).Sub(now), time.Millisecond))
+		if d.table.unsure(e, now) {
+			next = min(next, max(e.since.Add(d.table.settle).Sub(now), time.Millisecond))
 			sure = sure && e.pod != nil
 		}
 	}
@@ -220,7 +220,7 @@ func (d *Dir) tell(entries []*entry, now time.Time) {
 		case trouble == "":
 		default:
 			refused++
-			if id := trouble + string(e.sum[:]); e.settled(now) && e.told != id {
+			if id := trouble + string(e.sum[:]); d.table.settled(e, now) && e.told != id {
 				e.told = id
 				d.refuse(e, trouble)
 			}

@@ -19,7 +19,7 @@ import (
 func TestFilesComeChangeAndGo(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), podText("a", "one"))
-	n := startDir(t, dir, Config{Node: "N1"})
+	n := startPatient(t, dir, Config{Node: "N1"})
 	n.wants("a-n1=one")
 
 	write(t, filepath.Join(dir, "b.json"), `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"},"spec":{"containers":[{"name":"c","image":"two"}]}}`)
@@ -114,7 +114,7 @@ func TestEachBadEntryIsToldOnceUntilItChanges(t *testing.T) {
 
 func TestFileThatIsBadForAMomentIsNotTold(t *testing.T) {
 	dir := t.TempDir()
-	n := startDir(t, dir, Config{})
+	n := startPatient(t, dir, Config{})
 	n.wants()
 	file := filepath.Join(dir, "a.yaml")
 	text := podText("a", "one")
@@ -369,7 +369,7 @@ func TestAFileThatIsRemovedAndMadeAnewIsANewPod(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "web.yaml")
 	write(t, file, podText("web", "a"))
-	n := startDir(t, dir, Config{})
+	n := startPatient(t, dir, Config{})
 	n.wants("web-n1=a")
 	_, _, before := n.state()
 	remove(t, file)

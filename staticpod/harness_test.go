@@ -33,6 +33,18 @@ type node struct {
 // startDir runs a Dir over path until the test ends.
 func startDir(t *testing.T, path string, cfg Config) *node {
 	t.Helper()
+	return startSettling(t, path, cfg, settle)
+}
+
+// startPatient is startDir for tests of what passes through bad states: they are a moment's, however long a busy machine
+// makes that.
+func startPatient(t *testing.T, path string, cfg Config) *node {
+	t.Helper()
+	return startSettling(t, path, cfg, time.Hour)
+}
+
+func startSettling(t *testing.T, path string, cfg Config, settle time.Duration) *node {
+	t.Helper()
 	n := &node{t: t, path: path, seen: map[string]int{}, known: map[*v1.Pod]bool{}}
 	if cfg.Node == "" {
 		cfg.Node = "n1"
@@ -43,6 +55,7 @@ func startDir(t *testing.T, path string, cfg Config) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.table.settle = settle
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- d.Run(ctx, n.set) }()
@@ -96,7 +109,7 @@ func (n *node) pod(name string) *v1.Pod {
 // until waits for a condition.
 func (n *node) until(what string, ok func() bool) {
 	n.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			names, complete, sets := n.state()
 			n.t.Fatalf("waited in vain for %s; have %v, complete %v, after %d sets; log:\n%s", what, names, complete, sets, strings.Join(n.Lines(""), "\n"))
@@ -127,7 +140,7 @@ func (n *node) tells(parts ...string) {
 func (n *node) looked() {
 	n.t.Helper()
 	file := filepath.Join(n.path, "zz-marker.yaml")
-	write(n.t, file, podText("zz-marker", "busybox"))
+	replace(n.t, file, podText("zz-marker", "busybox")) // it is never seen half written
 	n.until("the marker", func() bool { return n.pod("zz-marker-n1") != nil })
 	remove(n.t, file)
 	n.until("the end of the marker", func() bool { return n.pod("zz-marker-n1") == nil })

@@ -48,14 +48,6 @@ const (
 // trouble is what is wrong with the entry, empty when nothing is.
 func (e *entry) trouble() string { return cmp.Or(e.bad, e.clash) }
 
-// settled says that the trouble of an entry is not just a moment's.
-func (e *entry) settled(now time.Time) bool { return now.Sub(e.since) >= settle }
-
-// unsure says that the entry may still become something else in a moment.
-func (e *entry) unsure(now time.Time) bool {
-	return (e.state == gone || e.trouble() != "") && !e.settled(now)
-}
-
 // set notes a state of the entry; since only moves when it is another one.
 func (e *entry) set(s state, why string, now time.Time) {
 	if e.state != s || e.bad != why {
@@ -66,7 +58,16 @@ func (e *entry) set(s state, why string, now time.Time) {
 // table is the directory as last seen.
 type table struct {
 	node    string
+	settle  time.Duration
 	entries map[string]*entry // by path
+}
+
+// settled says that the trouble of an entry is not just a moment's.
+func (t *table) settled(e *entry, now time.Time) bool { return now.Sub(e.since) >= t.settle }
+
+// unsure says that the entry may still become something else in a moment.
+func (t *table) unsure(e *entry, now time.Time) bool {
+	return (e.state == gone || e.trouble() != "") && !t.settled(e, now)
 }
 
 // update notes what is there now. What is not, is gone, and forgotten a little later, or at once if it was removed.
@@ -91,7 +92,7 @@ func (t *table) update(paths []string, removed map[string]bool, namesCount bool,
 			continue
 		}
 		e.set(gone, "", now)
-		if e.settled(now) || removed[p] {
+		if t.settled(e, now) || removed[p] {
 			delete(t.entries, p)
 		}
 	}
