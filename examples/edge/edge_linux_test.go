@@ -102,9 +102,18 @@ func TestAsAUserRunsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Fprintln(c, "nonsense")
-	time.Sleep(100 * time.Millisecond) // a document of its own
-	fmt.Fprintf(c, `{"items":[%s,%s]}`, server, pod("job", "Never", "sleep 1; exit 3"))
+	for unread := 1; unread > 0; time.Sleep(time.Millisecond) { // what comes with it would be lost
+		if unread, err = unix.IoctlGetInt(int(c.Fd()), unix.TIOCINQ); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := filepath.Join(p.Dir, "end")
+	fmt.Fprintf(c, `{"items":[%s,%s]}`, server, pod("job", "Never", "until [ -e "+end+" ]; do sleep 0.1; done; exit 3"))
 	c.Close()
+	told(t, file, "default/job Running true")
+	if err := os.WriteFile(end, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	told(t, file, "default/job Running true", "default/job Failed false", "default/job finished")
 
 	// Nobody can be reached: what was wanted last goes on.

@@ -32,7 +32,7 @@ func TestAsAUserRunsIt(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := asuser.Build(t)
-			manifests, socket := p.Manifests("manifests"), filepath.Join(p.Dir, "api")
+			manifests, socket := p.Manifests("manifests", "1500ms", "8s"), filepath.Join(p.Dir, "api")
 			r := p.Start(nil, append(c.args, "-socket", socket, manifests)...)
 			r.Prints(c.lines...)
 			if log, _ := p.Ask(socket, http.MethodGet, "/containerLogs/default/web-cloud/web"); log != "web begins to serve\n" {

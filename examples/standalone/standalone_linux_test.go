@@ -24,10 +24,36 @@ import (
 func plain(line string) string { return strings.Join(strings.Fields(line)[1:], " ") }
 
 func TestAsAUserRunsIt(t *testing.T) {
-	p, port := asuser.Build(t), asuser.FreePort(t)
-	manifests, api := p.Manifests("manifests", "18080", port), filepath.Join(p.Dir, "api")
+	p, port := asuser.Build(t), fmt.Sprint(asuser.FreePort(t))
+	// What is to be seen for a while stays until it was: containers wait for the test, instead of for a second.
+	gate := func(name string) string { return filepath.Join(p.Dir, "may-"+name) }
+	wait := func(name string) string { return "until rmdir " + gate(name) + " 2>/dev/null; do sleep 0.1; done" }
+	let := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			if err := os.Mkdir(gate(name), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	manifests, api := p.Manifests("manifests",
+		"[standalone, web, --port=18080]", "[sh, -c, '"+wait("serve")+"; exec standalone web --port="+port+"']",
+		"18080", port,
+		"sleep 1; touch ready", wait("be-ready")+"; touch ready",
+		"echo the answer is $answer; sleep 1", "echo the answer is $answer; "+wait("finish"),
+		"sleep 1; echo out of ideas", wait("crash")+"; echo out of ideas",
+	), filepath.Join(p.Dir, "api")
 	t.Cleanup(func() { _ = p.Command(context.Background(), "-root", p.Dir, "-stop").Run() })
 	a := p.Start(plain, "-root", p.Dir, manifests)
+	a.Prints(
+		"default/web-node Running 0/1 ready",
+		"default/exec-node Running 0/1 ready",
+		"default/job-node Running 1/1 ready",
+		"default/crashloop-node Running 1/1 ready",
+	)
+	let("serve", "be-ready", "finish", "crash")
+	a.Prints("default/crashloop-node Running 1/1 ready", "default/crashloop-node Running 1/1 ready, restarts: 1")
+	let("crash")
 	a.Prints(
 		"default/web-node Running 0/1 ready",
 		"default/web-node Running 1/1 ready",
@@ -69,8 +95,9 @@ func TestAsAUserRunsIt(t *testing.T) {
 		"default/web-node Running 1/1 ready",
 		"default/web-node Running 0/1 ready",
 		"default/web-node Running 0/1 ready, restarts: 1",
-		"default/web-node Running 1/1 ready, restarts: 1",
 	)
+	let("serve")
+	a.Prints("default/web-node Running 0/1 ready, restarts: 1", "default/web-node Running 1/1 ready, restarts: 1")
 	if log, _ := p.Ask(api, http.MethodGet, "/containerLogs/default/web-node/web?previous=true"); !strings.HasSuffix(log, "I am not well\ngood-bye\n") {
 		t.Errorf("log of the instance before: %q", log)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -203,13 +204,18 @@ func (p *Program) Ask(socket, method, path string) (body string, header http.Hea
 	return string(b), resp.Header
 }
 
-// FreePort is a TCP port of 127.0.0.1 that nobody listens on, as text.
-func FreePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// FreePort is a TCP port of 127.0.0.1 that nobody listens on, outside the range that outgoing connections take theirs from:
+// it must still be free for whoever is to listen there.
+func FreePort(tb testing.TB) int {
+	tb.Helper()
+	for range 100 {
+		port := 20000 + rand.IntN(10000)
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
+		if err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+	tb.Fatal("no free port was found")
+	return 0
 }

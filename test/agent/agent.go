@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubeletkit/kubeletkit/internal/asuser"
 	"github.com/kubeletkit/kubeletkit/test/internal/cgroups"
 )
 
@@ -63,8 +63,8 @@ func New(tb testing.TB, endpoint string, flags ...string) *Agent {
 	a := &Agent{
 		Manifests: filepath.Join(dir, "manifests"), Root: filepath.Join(dir, "root"),
 		Logs: filepath.Join(dir, "logs"), Links: filepath.Join(dir, "links"),
-		tb: tb, log: filepath.Join(dir, "agent.log"), port: freePort(tb),
-		client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		tb: tb, log: filepath.Join(dir, "agent.log"), port: asuser.FreePort(tb),
+		client: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
 			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, // it signs itself, anew at each start
 			DisableKeepAlives: true,                                                                // the next request may be for the next process
 		}},
@@ -113,22 +113,6 @@ func (a *Agent) grouped(endpoint string) []string {
 		cgroups.Spare(above)
 	})
 	return []string{"--cgroup-root=" + own}
-}
-
-// freePort is one nobody listens on, outside the range that outgoing connections take theirs from: it must still be free
-// for the next process.
-func freePort(tb testing.TB) int {
-	tb.Helper()
-	for range 100 {
-		port := 20000 + rand.IntN(10000)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			l.Close()
-			return port
-		}
-	}
-	tb.Fatal("no free port was found")
-	return 0
 }
 
 // Use has the next process run another program than [Program], such as one of an earlier commit.

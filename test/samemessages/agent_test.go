@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeletkit/kubeletkit/internal/apifake"
+	"github.com/kubeletkit/kubeletkit/internal/asuser"
 	"github.com/kubeletkit/kubeletkit/internal/podcases"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/runtimetest"
@@ -144,7 +145,7 @@ func (s *stage) writeConfigs(api string, settings map[string]any) {
 	config := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"containerRuntimeEndpoint": "unix://" + s.path("cri.sock"), "podLogsDir": s.path("logs"), "resolvConf": s.path("resolv.conf"),
-		"address": "127.0.0.1", "port": freePort(s.t), "healthzPort": 0,
+		"address": "127.0.0.1", "port": asuser.FreePort(s.t), "healthzPort": 0,
 		"authentication": map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
 		"authorization":  map[string]any{"mode": "AlwaysAllow"},
 		"clusterDNS":     []string{"192.0.2.53"}, "clusterDomain": "cluster.example.invalid",
@@ -264,7 +265,7 @@ func fromFile(c *podcases.Case) bool { return strings.HasPrefix(c.Name, "file-")
 // wait waits until each pod has all its containers, or says why it will not; it returns the reasons of those.
 func (s *stage) wait(ctx context.Context, cases []*podcases.Case) map[string]string {
 	refused := map[string]string{}
-	deadline := time.Now().Add(90 * time.Second)
+	deadline := time.Now().Add(5 * time.Minute)
 	for {
 		var missing []string
 		for _, c := range cases {
@@ -332,12 +333,4 @@ func address(t *testing.T) string {
 	}
 	t.Skip("this machine has no address but loopback")
 	return ""
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
