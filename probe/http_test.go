@@ -19,6 +19,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/kubeletkit/kubeletkit/internal/asuser"
 	"github.com/kubeletkit/kubeletkit/probe"
 )
 
@@ -390,12 +391,7 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 // deadAddr is an address of this host where nobody listens.
 func deadAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprint("127.0.0.1:", asuser.FreePort(t))
 }
 
 func FuzzHTTPURL(f *testing.F) {

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeletkit/kubeletkit/internal/asuser"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/server"
@@ -247,12 +248,7 @@ func TestCase_c124_theAddressOfTheRuntimeIsNotShown(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			front, e, log := node(t, tt.streaming)
 			if tt.streaming == nil {
-				l, err := net.Listen("tcp", "127.0.0.1:0")
-				if err != nil {
-					t.Fatal(err)
-				}
-				_ = l.Close()
-				e.base = &url.URL{Scheme: "http", Host: l.Addr().String()}
+				e.base = &url.URL{Scheme: "http", Host: fmt.Sprint("127.0.0.1:", asuser.FreePort(t))}
 			}
 			_, _, resp := open(t, front, "POST", "/exec/default/web/app?command=true&output=1", "SPDY/3.1")
 			if resp.code != tt.code || !strings.Contains(resp.body, tt.text) {
