@@ -2,6 +2,7 @@ package volume_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -106,6 +107,9 @@ func ExampleManager_Run() {
 			ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: name}},
 		}}}
 		places, err := volumes.Mount(ctx, pod)
+		for errors.Is(err, runtime.ErrInProgress) { // whoever is asked has not answered yet
+			places, err = volumes.Mount(ctx, pod)
+		}
 		if err != nil {
 			fmt.Println(err)
 			continue

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/mount-utils"
 
+	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/volume"
 )
 
@@ -362,6 +363,9 @@ func TestRealKills(t *testing.T) {
 		go func() { over <- h.Run(ctx) }()
 		if seed%2 == 0 { // it is wanted on
 			places, err := h.Mount(t.Context(), pod)
+			for errors.Is(err, runtime.ErrInProgress) { // a busy machine has not read the objects yet
+				places, err = h.Mount(t.Context(), pod)
+			}
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
@@ -382,7 +386,7 @@ func TestRealKills(t *testing.T) {
 			}
 		}
 		err := h.Unmount(t.Context(), "u1")
-		for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(time.Minute); err != nil && time.Now().Before(deadline); {
 			err = h.Unmount(t.Context(), "u1") // a mount(8) that was killed, too, may still hold on to it
 		}
 		if err != nil {
@@ -417,6 +421,9 @@ func TestKilledChild(t *testing.T) {
 	go func() { _ = m.Run(context.Background()) }()
 	for i := 0; ; i++ {
 		places, err := m.Mount(context.Background(), killedPod())
+		for errors.Is(err, runtime.ErrInProgress) {
+			places, err = m.Mount(context.Background(), killedPod())
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
