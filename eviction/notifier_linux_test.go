@@ -77,7 +77,7 @@ func TestTheKernelTellsWhenAThresholdIsCrossed(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the kernel told nothing")
 		}
 		if err := n.Wait(t.Context(), AllocatableMemoryAvailable, size/2); err != nil {

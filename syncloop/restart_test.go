@@ -1,6 +1,7 @@
 package syncloop_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -213,6 +214,7 @@ func TestCase_c160_a_damaged_state_file_stops_no_agent(t *testing.T) {
 func TestCase_c161_a_state_file_is_always_whole(t *testing.T) {
 	if path := os.Getenv("KUBELETKIT_TEST_WRITES"); path != "" {
 		store := podsizes.NewStore(path, func(err error) { t.Error(err) })
+		fmt.Println("writes")
 		for i := range 200 {
 			uid := types.UID(strconv.Itoa(i % 10))
 			if _, known := store.Get(uid); known && i%3 == 0 {
@@ -230,10 +232,17 @@ func TestCase_c161_a_state_file_is_always_whole(t *testing.T) {
 	for i := range 25 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestCase_c161_a_state_file_is_always_whole$")
 		cmd.Env = append(os.Environ(), "KUBELETKIT_TEST_WRITES="+path)
-		if err := cmd.Start(); err != nil {
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-		killed := time.AfterFunc(time.Duration(20+7*i)*time.Millisecond, func() { _ = cmd.Process.Kill() })
+		if said, err := bufio.NewReader(out).ReadString('\n'); err != nil || said != "writes\n" {
+			t.Errorf("it says %q, %v", said, err)
+		}
+		killed := time.AfterFunc(time.Duration(1+7*i)*time.Millisecond, func() { _ = cmd.Process.Kill() })
 		_ = cmd.Wait() // it was killed
 		killed.Stop()
 		store := podsizes.NewStore(path, func(err error) { t.Errorf("after kill %d: %v", i, err) })

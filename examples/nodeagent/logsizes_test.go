@@ -33,7 +33,7 @@ func TestLogSizesAreScraped(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- figures.Run(ctx) }()
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		all, err := registry.Gather()
 		if err != nil {
 			t.Fatal(err)

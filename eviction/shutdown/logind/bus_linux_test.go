@@ -17,9 +17,13 @@ import (
 	"github.com/godbus/dbus/v5/prop"
 )
 
+// lock is one that was given out: the end that tells when it is let go, and this program's copy of the other one, to be closed
+// once it was sent.
+type lock struct{ ours, theirs *os.File }
+
 // login1 is a logind on a bus of its own.
 type login1 struct {
-	held chan *os.File
+	held chan lock
 	slow chan struct{} // answers come once this is closed; nil: at once
 }
 
@@ -32,12 +36,11 @@ func (l *login1) Inhibit(what, who, _, mode string) (dbus.UnixFD, *dbus.Error) {
 	if err != nil {
 		return 0, dbus.MakeFailedError(err)
 	}
-	l.held <- ours
+	fd := dbus.UnixFD(theirs.Fd())
+	l.held <- lock{ours, theirs}
 	if l.slow != nil {
 		<-l.slow
 	}
-	fd := dbus.UnixFD(theirs.Fd())
-	time.AfterFunc(time.Second, func() { _ = theirs.Close() }) // once it is sent
 	return fd, nil
 }
 
@@ -93,7 +96,7 @@ func (l *login1) serve(t *testing.T) *dbus.Conn {
 
 // A lock whose taker has given up meanwhile would hold shutdowns up as long as the program runs.
 func TestALockThatComesTooLateIsLetGo(t *testing.T) {
-	l := &login1{held: make(chan *os.File, 1), slow: make(chan struct{})}
+	l := &login1{held: make(chan lock, 1), slow: make(chan struct{})}
 	l.serve(t)
 	b, err := system(t.Context())
 	if err != nil {
@@ -108,7 +111,7 @@ func TestALockThatComesTooLateIsLetGo(t *testing.T) {
 		done <- err
 	}()
 	lock := <-l.held
-	defer lock.Close()
+	defer lock.ours.Close()
 	giveUp()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Error(err)
@@ -125,13 +128,13 @@ func TestALockThatComesTooLateIsLetGo(t *testing.T) {
 			t.Fatal("the answer has not come within a minute")
 		}
 	}
-	if err := s.Close(); err != nil {
+	if err := errors.Join(s.Close(), lock.theirs.Close()); err != nil {
 		t.Error(err)
 	}
-	if err := lock.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := lock.ours.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lock.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+	if _, err := lock.ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("it is still held: %v", err)
 	}
 }
@@ -155,7 +158,7 @@ func TestDescriptorsThatComeAfterTheEndAreClosed(t *testing.T) {
 }
 
 func TestOverARealBus(t *testing.T) {
-	l := &login1{held: make(chan *os.File, 2)}
+	l := &login1{held: make(chan lock, 2)}
 	conn := l.serve(t)
 	ctx, stop := context.WithCancel(t.Context())
 	done, told, ready := make(chan error, 1), make(chan bool), make(chan struct{})
@@ -165,10 +168,11 @@ func TestOverARealBus(t *testing.T) {
 			return ready
 		})
 	}()
-	lock := <-l.held
+	first := <-l.held
 	if <-told {
 		t.Error("none has begun")
 	}
+	_ = first.theirs.Close() // the other side has its own by now
 	if err := conn.Emit(path, manager+"."+member, true); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +180,7 @@ func TestOverARealBus(t *testing.T) {
 		t.Error("it was told the opposite")
 	}
 	close(ready)
-	if _, err := lock.Read(make([]byte, 1)); !errors.Is(err, io.EOF) { // both copies of the other end are closed
+	if _, err := first.ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) { // both copies of the other end are closed
 		t.Error(err)
 	}
 	if err := conn.Emit(path, manager+"."+member, false); err != nil {
@@ -192,10 +196,11 @@ func TestOverARealBus(t *testing.T) {
 	if !<-told {
 		t.Error("it was told the opposite")
 	}
+	_ = second.theirs.Close()
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	_, _ = second.Read(make([]byte, 1))
-	_ = errors.Join(lock.Close(), second.Close())
+	_, _ = second.ours.Read(make([]byte, 1))
+	_ = errors.Join(first.ours.Close(), second.ours.Close())
 }
