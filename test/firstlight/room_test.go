@@ -1,7 +1,10 @@
 package firstlight
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -59,5 +62,25 @@ func TestAPodForWhichThisMachineIsTooSmallFails(t *testing.T) {
 		t.Error("other containers run than before")
 	}
 	refused("greedy", "") // it is not let in either
+	n.stop(t)
+}
+
+// A configuration file may shorten the wait before a container that ended runs again; without that the first one is ten seconds.
+func TestTheLongestWaitBeforeARestartIsOfTheConfiguration(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "kubelet.yaml")
+	err := os.WriteFile(config, []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncrashLoopBackOff: {maxContainerRestartPeriod: 3s}\n"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t, private(t), "--config="+config)
+	n.put(t, "crash.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: crash}\nspec:\n  containers:\n  - {name: main, image: "+images.Busybox+", command: [\"false\"]}\n")
+	n.Start()
+	n.Ready()
+	n.runs(t, "default", "crash-"+agent.Node, "waits three seconds", patience, func(p *v1.Pod) error {
+		if s := p.Status.ContainerStatuses; len(s) != 1 || s[0].State.Waiting == nil || !strings.HasPrefix(s[0].State.Waiting.Message, "back-off 3s restarting failed container") {
+			return errors.New(brief(p))
+		}
+		return nil
+	})
 	n.stop(t)
 }
