@@ -246,7 +246,7 @@ func (n *node) missingConfig() {
 		return nil
 	})
 	n.objects("late", "v")
-	if took := n.running("env", "files"); took > 10*time.Second {
+	if took := n.running("env", "files"); took > 30*time.Second {
 		n.t.Errorf("both run %v after what they need was there; want seconds", took.Round(time.Millisecond))
 	}
 }
