@@ -1,6 +1,7 @@
 package podruntime
 
 import (
+	"os"
 	"path/filepath"
 	goruntime "runtime"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/runtime/cri"
 	"github.com/kubeletkit/kubeletkit/runtime/process"
 	"github.com/kubeletkit/kubeletkit/runtime/runtimetest"
 	"github.com/kubeletkit/kubeletkit/syncloop"
@@ -63,6 +65,30 @@ func TestRuntimeOverProcessesKeepsTheContract(t *testing.T) {
 		root := t.TempDir()
 		return fixture(t, "host", func() (runtime.Engine, runtime.Notifier) {
 			e, err := process.New(process.Config{Root: root})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e, e
+		})
+	})
+}
+
+// TestRuntimeOverAContainerRuntimeKeepsTheContract asks the runtime that KUBELETKIT_CRI names. It makes pods of its own and
+// removes them; the runtime may be in use.
+func TestRuntimeOverAContainerRuntimeKeepsTheContract(t *testing.T) {
+	endpoint := os.Getenv("KUBELETKIT_CRI")
+	if endpoint == "" {
+		t.Skip("KUBELETKIT_CRI is not set; unix:///run/containerd/containerd.sock would test that containerd")
+	}
+	looptest.Run(t, func(t *testing.T) looptest.Fixture {
+		t.Helper()
+		conn, err := cri.Dial(endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return fixture(t, "registry.k8s.io/e2e-test-images/busybox:1.37.0-2", func() (runtime.Engine, runtime.Notifier) {
+			e, err := cri.New(cri.Config{Runtime: conn})
 			if err != nil {
 				t.Fatal(err)
 			}

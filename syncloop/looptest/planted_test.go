@@ -38,11 +38,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	g.SetLimit(8) // they wait most of the time
 	for name, f := range faults() {
 		g.Go(func() error {
-			test := regexp.QuoteMeta(strings.ReplaceAll(f.rule, " ", "_"))
-			cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestPlanted$/^"+test+"$", "-test.v")
-			cmd.Env = append(os.Environ(), planted+"="+name)
-			out, err := cmd.CombinedOutput()
-			said.Store(name, fmt.Sprintf("%s%v", out, err))
+			said.Store(name, played(t.Context(), self, name, f.rule))
 			return nil
 		})
 	}
@@ -63,9 +59,49 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	}
 }
 
-// TestPlanted is the suite on the runtime with the fault that is asked for; without one there is nothing to test.
+// played is what one rule says of a fixture, in a process of its own.
+func played(ctx context.Context, self, name, rule string) string {
+	test := regexp.QuoteMeta(strings.ReplaceAll(rule, " ", "_"))
+	cmd := exec.CommandContext(ctx, self, "-test.run", "^TestPlanted$/^"+test+"$", "-test.v")
+	cmd.Env = append(os.Environ(), planted+"="+name)
+	out, err := cmd.CombinedOutput()
+	return fmt.Sprintf("%s%v", out, err)
+}
+
+// misuses are fixtures that say something else than they mean to.
+func misuses() map[string]fault {
+	const rule = "what cannot be started is told and tried again later"
+	return map[string]fault{
+		"no runtime":        {rule, "Fixture.Runtime is nil", func(f *looptest.Fixture) { f.Runtime = nil }},
+		"negative patience": {rule, "Fixture.Patience -1s must not be negative", func(f *looptest.Fixture) { f.Patience = -time.Second }},
+		"an exception to no rule": {
+			rule, `Fixture.Except["a pod runs"]: there is no such rule`, func(f *looptest.Fixture) { f.Except = map[string]string{"a pod runs": "never"} },
+		},
+		"an exception": {rule, "excepted: all images are here", func(f *looptest.Fixture) { f.Except = map[string]string{rule: "all images are here"} }},
+		"a field less": {rule, "not tested: Fixture.Broken is nil", func(f *looptest.Fixture) { f.Broken = nil }},
+	}
+}
+
+func TestMisuseIsNamed(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, m := range misuses() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if text := played(t.Context(), self, name, m.rule); !strings.Contains(text, m.says) {
+				t.Errorf("it does not say %q:\n%s", m.says, text)
+			}
+		})
+	}
+}
+
+// TestPlanted is the suite on the fixture with the fault that is asked for; without one there is nothing to test.
 func TestPlanted(t *testing.T) {
-	f, ok := faults()[os.Getenv(planted)]
+	all := faults()
+	maps.Copy(all, misuses())
+	f, ok := all[os.Getenv(planted)]
 	if !ok {
 		return
 	}

@@ -13,11 +13,17 @@ import (
 func stopRules() []rule {
 	return []rule{
 		{"a stopped pod runs no more", func(s *scene) {
-			pod := s.pod(s.Container, s.Container)
-			pod.Spec.TerminationGracePeriodSeconds = new(int64(3600)) // they end when they are asked to
-			_, err := s.start(pod)
-			s.keeps(err)
-			_, err = s.end(pod.UID, pod, runtime.Termination{})
+			var pod *v1.Pod
+			var err error
+			for range tries {
+				// It ends when it is asked to, long before its grace is over.
+				if pod, _, err = s.begun(3600, s.Container, s.Container); err != nil {
+					break
+				}
+				if _, err = s.end(pod.UID, pod, runtime.Termination{}); err == nil {
+					break
+				}
+			}
 			s.keeps(err)
 			s.keeps(s.staysStill(pod))
 		}},
@@ -69,9 +75,24 @@ func (s *scene) staysStill(pod *v1.Pod) error {
 	return err
 }
 
+// tries is how often a container may take a signal otherwise than it is meant to: that is so while its program has only begun.
+const tries = 3
+
+// begun brings up a pod and gives it a moment.
+func (s *scene) begun(grace int64, containers ...v1.Container) (*v1.Pod, runtime.Pod, error) {
+	pod := s.pod(containers...)
+	pod.Spec.TerminationGracePeriodSeconds = new(grace)
+	seen, err := s.start(pod)
+	if err == nil {
+		_, err = s.heard(seen, time.Now().Add(s.Patience/60))
+	}
+	return pod, seen, err
+}
+
 func stopGivesGrace(s *scene) {
 	s.needs("Deaf", s.Deaf != nil)
 	const least, hour = 2 * time.Second, int64(3600)
+	const remedy = "ask containers to end, wait as long as Termination.Grace says, or where that is zero the pod's own grace, and kill what runs then"
 	for _, tt := range []struct {
 		what string
 		own  int64 // seconds
@@ -80,18 +101,18 @@ func stopGivesGrace(s *scene) {
 		{"which is that of its spec", 2, 0},
 		{"which Termination.Grace says, and its spec an hour", hour, least},
 	} {
-		pod := s.pod(*s.Deaf)
-		pod.Spec.TerminationGracePeriodSeconds = new(tt.own)
-		_, err := s.start(pod)
-		s.keeps(err)
-		began := time.Now()
-		_, err = s.endWithin(least+s.Patience, pod.UID, pod, runtime.Termination{Grace: tt.how})
-		const remedy = "ask containers to end, wait as long as Termination.Grace says, or where that is zero the pod's own grace, and kill what runs then"
-		took := time.Since(began)
-		if late, is := errors.AsType[*fault](err); is {
-			err = broken(remedy, "the grace, %s, was %v; %s", tt.what, least, late.seen)
+		took := time.Duration(0)
+		for try := 0; try < tries && took < least-50*time.Millisecond; try++ {
+			pod, _, err := s.begun(tt.own, *s.Deaf)
+			s.keeps(err)
+			began := time.Now()
+			_, err = s.endWithin(least+s.Patience, pod.UID, pod, runtime.Termination{Grace: tt.how})
+			if late, is := errors.AsType[*fault](err); is {
+				err = broken(remedy, "the grace, %s, was %v; %s", tt.what, least, late.seen)
+			}
+			s.keeps(err)
+			took = time.Since(began)
 		}
-		s.keeps(err)
 		if took < least-50*time.Millisecond {
 			s.keeps(broken(remedy, "a container that does not end by itself was ended after %v; its grace, %s, was %v", took, tt.what, least))
 		}
@@ -100,18 +121,23 @@ func stopGivesGrace(s *scene) {
 
 func stopCut(s *scene) {
 	s.needs("Deaf", s.Deaf != nil)
-	pod := s.pod(*s.Deaf)
-	pod.Spec.TerminationGracePeriodSeconds = new(int64(3600))
-	seen, err := s.start(pod)
-	s.keeps(err)
-	s.keeps(s.cut("Stop", s.Patience/60, func(ctx context.Context) error {
-		return s.Runtime.Stop(ctx, pod, seen, runtime.Termination{})
-	}))
-	if seen, err = s.look(pod.UID); err == nil && !seen.Running() {
-		err = broken("when the context ends, return and leave what runs the rest of its grace: the agent may be restarted, and the next one goes on", "a container with an hour of grace was killed when the context of Stop ended")
+	var pod *v1.Pod
+	runs := false
+	for try := 0; try < tries && !runs; try++ {
+		deaf, seen, err := s.begun(3600, *s.Deaf)
+		s.keeps(err)
+		s.keeps(s.cut("Stop", s.Patience/60, func(ctx context.Context) error {
+			return s.Runtime.Stop(ctx, deaf, seen, runtime.Termination{})
+		}))
+		seen, err = s.look(deaf.UID)
+		s.keeps(err)
+		pod, runs = deaf, seen.ContainersRunning()
 	}
-	s.keeps(err)
-	_, err = s.end(pod.UID, pod, runtime.Termination{Grace: 2 * time.Second})
+	if !runs {
+		s.keeps(broken("when the context ends, return and leave what runs the rest of its grace: the agent may be restarted, and the next one goes on",
+			"a container with an hour of grace was killed when the context of Stop ended"))
+	}
+	_, err := s.end(pod.UID, pod, runtime.Termination{Grace: 2 * time.Second})
 	if late, is := errors.AsType[*fault](err); is {
 		err = broken("let a later Stop with a shorter Grace count", "a Stop with an hour of grace was cut, and then there was one with two seconds; %s", late.seen)
 	}

@@ -123,7 +123,7 @@ func (s *scene) pod(containers ...v1.Container) *v1.Pod {
 			Namespace: "looptest", Name: "contract-" + uid[:8], UID: types.UID(uid), Generation: 1, CreationTimestamp: metav1.Now(),
 		},
 		Spec: v1.PodSpec{
-			RestartPolicy: v1.RestartPolicyAlways, TerminationGracePeriodSeconds: new(int64(30)), DNSPolicy: v1.DNSDefault,
+			RestartPolicy: v1.RestartPolicyAlways, TerminationGracePeriodSeconds: new(int64(10)), DNSPolicy: v1.DNSDefault,
 			SecurityContext: &v1.PodSecurityContext{}, EnableServiceLinks: new(false),
 		},
 	}
