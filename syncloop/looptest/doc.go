@@ -73,7 +73,7 @@
 //     a pod that never ran.
 //   - renew lets a pod begin anew: nothing is seen of it after that, and Sync under the same uid makes it again.
 //   - purge leaves nothing: neither in looks nor in lists, or it is removed again and again.
-//   - a removal may be repeated, of what is gone too: no error.
+//   - a removal may be repeated, of what is gone too: no error, and one that is cut returns soon and is gone on with.
 //
 // # The next agent
 //

@@ -843,6 +843,29 @@ func stopFaults() map[string]fault {
 			"purge leaves nothing", "show nothing of the pod",
 			removed(func(context.Context, syncloop.Runtime, types.UID, runtime.Removal) error { return nil }),
 		},
+		"a removal does not heed its context": {
+			"a removal may be repeated, of what is gone too", "Remove had not returned",
+			removed(func(ctx context.Context, r syncloop.Runtime, uid types.UID, what runtime.Removal) error {
+				if ctx.Err() != nil {
+					own, cancel := deaf(ctx)
+					defer cancel()
+					<-own.Done()
+				}
+				return r.Remove(ctx, uid, what)
+			}),
+		},
+		"a removal that was cut is taken for done": {
+			"a removal may be repeated, of what is gone too", "show nothing of the pod",
+			func(f *looptest.Fixture) {
+				var done sync.Map
+				removed(func(ctx context.Context, r syncloop.Runtime, uid types.UID, what runtime.Removal) error {
+					if _, known := done.LoadOrStore(uid, true); known {
+						return nil
+					}
+					return r.Remove(ctx, uid, what)
+				})(f)
+			},
+		},
 		"a second removal is an error": {
 			"a removal may be repeated, of what is gone too", "answered the error not found",
 			removed(func(ctx context.Context, r syncloop.Runtime, uid types.UID, what runtime.Removal) error {

@@ -1,6 +1,9 @@
 package looptest
 
 import (
+	"context"
+	"time"
+
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
@@ -54,6 +57,9 @@ func removeRules() []rule {
 			s.keeps(err)
 			_, err = s.end(pod.UID, pod, runtime.Termination{})
 			s.keeps(err)
+			for _, after := range []time.Duration{0, time.Millisecond} {
+				s.keeps(s.cut("Remove", after, func(ctx context.Context) error { return s.Runtime.Remove(ctx, pod.UID, runtime.Purge) }))
+			}
 			for range 2 {
 				for _, what := range []runtime.Removal{runtime.Release, runtime.Renew, runtime.Purge} {
 					for range 2 {
@@ -62,6 +68,7 @@ func removeRules() []rule {
 					s.keeps(s.remove(nobody, what))
 				}
 			}
+			s.keeps(s.gone(pod.UID))
 		}},
 	}
 }
