@@ -113,7 +113,7 @@ func logOptions(q url.Values, now time.Time) (o logs.Options, previous bool, err
 	seconds, agoGiven := p.number("sinceSeconds")
 	since, sinceGiven := p.time("sinceTime")
 	name := v1.LogStreamAll
-	if q.Get("stream") != "" {
+	if q.Has("stream") {
 		name = q.Get("stream")
 	}
 	if p.err != nil {
@@ -172,10 +172,10 @@ func (p *params) flag(name string) bool {
 }
 
 func (p *params) number(name string) (n int64, given bool) {
-	v := p.values.Get(name)
-	if v == "" {
+	if !p.values.Has(name) {
 		return 0, false
 	}
+	v := p.values.Get(name)
 	n, err := strconv.ParseInt(v, 10, 64)
 	if err != nil && p.err == nil {
 		p.err = fmt.Errorf("%s is no whole number: %q", name, v)
@@ -184,9 +184,12 @@ func (p *params) number(name string) (n int64, given bool) {
 }
 
 func (p *params) time(name string) (t time.Time, given bool) {
+	if !p.values.Has(name) {
+		return time.Time{}, false
+	}
 	v := p.values.Get(name)
 	if v == "" || v == "null" {
-		return time.Time{}, false
+		return time.Time{}, true
 	}
 	t, err := time.Parse(time.RFC3339, v)
 	if err != nil && p.err == nil {
