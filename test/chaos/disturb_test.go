@@ -109,7 +109,7 @@ func (a *alone) Faults() []fault {
 
 // stopped stops the agent. One that does not listen yet is ended by the signal, which is no exit code.
 func (a *alone) stopped(context.Context) error {
-	if code, took := a.Stop(); code > 0 || took > 10*time.Second {
+	if code, took := a.Stop(); code > 0 || took > 30*time.Second {
 		return fmt.Errorf("the agent ended with %d after %v", code, round(took))
 	}
 	return nil

@@ -36,7 +36,7 @@ type driver struct {
 	world    world
 	kinds    []kind        // of pods that come and go
 	steady   []kind        // of pods that nobody touches
-	patience time.Duration // for anything to become true
+	patience time.Duration // for anything to become true after the last fault
 	log      func(format string, args ...any)
 
 	mu    sync.Mutex // guards found
@@ -58,7 +58,7 @@ func (d *driver) run(ctx context.Context, steps []step) []string {
 		d.world.Want(o)
 		wanted[o.pod()] = k
 	}
-	if d.within(ctx, "the pods that nobody touches are ready", d.settled(ctx, wanted)); len(d.found) > 0 {
+	if d.within(ctx, max(d.patience, patience), "the pods that nobody touches are ready", d.settled(ctx, wanted)); len(d.found) > 0 {
 		return d.found
 	}
 	w := &watcher{view: d.world.View, report: d.bad, tolerant: true}
@@ -74,13 +74,13 @@ func (d *driver) run(ctx context.Context, steps []step) []string {
 		d.do(ctx, s, wanted)
 	}
 	w.during("the rest after the last step")
-	d.within(ctx, "all is as wanted", d.world.Mending(d.settled(ctx, wanted)))
+	d.within(ctx, d.patience, "all is as wanted", d.world.Mending(d.settled(ctx, wanted)))
 	w.during("the end")
 	w.release() // from here on they go too
 	for name := range wanted {
 		d.world.Want(op{slot: slotOf(name)})
 	}
-	d.within(ctx, "nothing is left", d.world.Mending(func() error { return d.world.Left(ctx, nil) }))
+	d.within(ctx, d.patience, "nothing is left", d.world.Mending(func() error { return d.world.Left(ctx, nil) }))
 	w.stop()
 	listening()
 	d.log("%s", w)
@@ -141,7 +141,7 @@ func (d *driver) settled(ctx context.Context, wanted map[string]kind) func() err
 }
 
 // within waits until something is true.
-func (d *driver) within(ctx context.Context, what string, ok func() error) {
+func (d *driver) within(ctx context.Context, limit time.Duration, what string, ok func() error) {
 	begun := time.Now()
 	for {
 		err := ok()
@@ -150,8 +150,8 @@ func (d *driver) within(ctx context.Context, what string, ok func() error) {
 		case err == nil:
 			d.log("%s after %v", what, round(took))
 			return
-		case ctx.Err() != nil || took > d.patience:
-			d.bad("not within %v: %s: %v", d.patience, what, err)
+		case ctx.Err() != nil || took > limit:
+			d.bad("not within %v: %s: %v", limit, what, err)
 			return
 		}
 		select {

@@ -53,11 +53,17 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			if p.world != nil {
 				w = p.world(n)
 			}
-			d := &driver{world: w, patience: max(p.patience, 8*time.Second), log: t.Logf}
-			d.kinds = []kind{kindNamed("plain"), kindNamed("crash"), kindNamed("pair"), kindNamed("done"), kindNamed("never")}
-			d.steady = []kind{kindNamed("plain"), kindNamed("sidecar")}
-			found := d.run(t.Context(), plan(3, 8*time.Second, d.kinds, n.Faults()))
-			switch all := strings.Join(found, "\n"); {
+			all := ""
+			for seed := range uint64(5) { // on a busy machine less happens in one plan
+				d := &driver{world: w, patience: max(p.patience, 8*time.Second), log: t.Logf}
+				d.kinds = []kind{kindNamed("plain"), kindNamed("crash"), kindNamed("pair"), kindNamed("done"), kindNamed("never")}
+				d.steady = []kind{kindNamed("plain"), kindNamed("sidecar")}
+				all += strings.Join(d.run(t.Context(), plan(3+seed, 8*time.Second, d.kinds, n.Faults())), "\n")
+				if strings.Contains(all, p.want) {
+					break
+				}
+			}
+			switch {
 			case p.want == "" && all != "":
 				t.Errorf("found %s", all)
 			case !strings.Contains(all, p.want):
@@ -200,7 +206,7 @@ func keepSandboxes(ctx context.Context, q any, _ *grpc.UnaryServerInfo, handle g
 	return handle(ctx, q)
 }
 
-// touch ends a container of a pod that nobody touches when the twentieth container is started.
+// touch ends a container of a pod that nobody touches, whose pods have four, when the first of another is started.
 func touch() grpc.UnaryServerInterceptor {
 	var started atomic.Int32
 	var victim atomic.Value
@@ -213,7 +219,7 @@ func touch() grpc.UnaryServerInterceptor {
 		switch started.Add(1) {
 		case 1:
 			victim.Store(q2.GetContainerId())
-		case 10:
+		case 5:
 			_, err = info.Server.(cri.RuntimeServiceServer).StopContainer(ctx, &cri.StopContainerRequest{ContainerId: victim.Load().(string)})
 		}
 		return a, err

@@ -46,7 +46,7 @@ func (n *node) first(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Start()
-	agent.Eventually(t, 20*time.Second, "the agent answers without a runtime", func() error { return n.Healthy(t.Context(), "ping") })
+	agent.Eventually(t, patience, "the agent answers without a runtime", func() error { return n.Healthy(t.Context(), "ping") })
 	if err := n.Healthy(t.Context(), "runtime"); err == nil {
 		t.Error("a runtime that is not there is healthy")
 	}
@@ -56,7 +56,7 @@ func (n *node) first(t *testing.T) {
 		t.Fatal(err)
 	}
 	back := time.Now()
-	agent.Eventually(t, 30*time.Second, "all pods are ready", func() error { return n.ready(t.Context(), append(stays, "early")...) })
+	agent.Eventually(t, patience, "all pods are ready", func() error { return n.ready(t.Context(), append(stays, "early")...) })
 	t.Logf("all pods ready %v after the runtime was there", round(time.Since(back)))
 	if after := n.running(t, stays...); !maps.Equal(before, after) {
 		t.Errorf("containers changed:\n%v\n%v", before, after)
@@ -77,7 +77,7 @@ func (n *node) outage(t *testing.T, number int, end func(context.Context) error)
 	if err := end(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	agent.Eventually(t, 20*time.Second, "the agent reports the runtime as down", func() error {
+	agent.Eventually(t, patience, "the agent reports the runtime as down", func() error {
 		if err := n.Healthy(t.Context(), "runtime"); err == nil || !strings.Contains(err.Error(), "500") {
 			return fmt.Errorf("/healthz/runtime: %w", errors.Join(err, errors.New("want an answer 500")))
 		}
@@ -136,7 +136,7 @@ func (n *node) returns(t *testing.T, comes, leaves, dies string, attempt uint32,
 			return nil
 		},
 	}
-	agent.Eventually(t, 15*time.Second, "the agent catches up", func() error {
+	agent.Eventually(t, patience, "the agent catches up", func() error {
 		var errs []error
 		for what, ok := range missing {
 			if err := ok(); err != nil {

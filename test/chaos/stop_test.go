@@ -44,8 +44,8 @@ func TestAgentStop(t *testing.T) {
 
 	code, took := n.Stop()
 	t.Logf("ended with code %d after %v", code, round(took))
-	if code != 0 || took > 5*time.Second {
-		t.Error("want code 0 within 5 seconds")
+	if code != 0 || took > 15*time.Second {
+		t.Error("want code 0 within 15 seconds")
 	}
 	if now := n.lasting(t); !maps.Equal(before, now) {
 		t.Errorf("containers changed when the agent ended:\n%v\n%v", before, now)
@@ -135,7 +135,7 @@ func (n *node) adopts(t *testing.T, counts map[string]int32) {
 	for _, name := range []string{"plain", "sidecar", "web"} {
 		gap := ready[name] - seen[name]
 		t.Logf("%s: known %v after the start, ready %v later", name, round(seen[name]), round(gap))
-		if _, is := ready[name]; !is || name != "web" && gap > 0 || gap > 3*time.Second {
+		if _, is := ready[name]; !is || name != "web" && gap > 0 || gap > 15*time.Second {
 			t.Errorf("pod %s is not ready as it should be", name)
 		}
 	}
