@@ -260,7 +260,7 @@ func loud(t *testing.T, n *node) {
 // unmoved wants the good pod to be as it was, and the agent no larger than it may be.
 func unmoved(t *testing.T, n *node, good shell, before int64) {
 	t.Helper()
-	ran := n.seen.of(good.on())
+	ran := n.seen.ran(t, good.on(), 1)
 	p, err := n.Pod(t.Context(), "default", good.on())
 	if err == nil {
 		err = ready(p)

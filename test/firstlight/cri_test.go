@@ -3,6 +3,7 @@ package firstlight
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -145,6 +146,9 @@ func (w *witness) note(e *cri.ContainerEventResponse) {
 			i.told = time.Now()
 		}
 	}
+	if i := w.instances[e.GetContainerId()]; i != nil && e.GetContainerEventType() == cri.ContainerEventType_CONTAINER_DELETED_EVENT && i.finished.IsZero() {
+		i.finished, i.code = time.Unix(0, e.GetCreatedAt()), -1 // it was removed before the event of its end was made, which then has no status
+	}
 	close(w.news)
 	w.news = make(chan struct{})
 }
@@ -189,6 +193,33 @@ func (w *witness) await(tb testing.TB, pod, what string, patience time.Duration,
 			tb.Fatalf("%s: waited %v in vain for %s; its containers were %v", pod, patience, what, list)
 		}
 	}
+}
+
+// ran are the instances of a pod when the events of so many starts have arrived, and those of the ends of all that another
+// one of their name has followed.
+func (w *witness) ran(tb testing.TB, pod string, starts int) []instance {
+	tb.Helper()
+	return w.await(tb, pod, fmt.Sprintf("the events of %d starts, and of each end before another", starts), patience, func(list []instance) bool {
+		started := 0
+		for n, i := range list {
+			if i.started.IsZero() {
+				break // the rest never did
+			}
+			started++
+			if i.finished.IsZero() && slices.ContainsFunc(list[n+1:], func(o instance) bool { return o.name == i.name && !o.started.IsZero() }) {
+				return false
+			}
+		}
+		return started >= starts
+	})
+}
+
+// ended are the instances of a pod when the events of so many starts and of all ends have arrived.
+func (w *witness) ended(tb testing.TB, pod string, starts int) []instance {
+	tb.Helper()
+	return w.await(tb, pod, fmt.Sprintf("the events of %d starts and of their ends", starts), patience, func(list []instance) bool {
+		return len(list) >= starts && !slices.ContainsFunc(list, func(i instance) bool { return i.started.IsZero() || i.finished.IsZero() })
+	})
 }
 
 // overlaps are pairs of instances of one container of a pod that ran at the same time. There must be none.

@@ -96,7 +96,7 @@ func (n *node) TestCase_c100_uidPerNodeAndFile(t *testing.T) {
 		}
 		return ready(p)
 	})
-	never(t, n.seen.of(pod.on()))
+	never(t, n.seen.ran(t, pod.on(), 2))
 	n.take(t, "c100-copy.yaml")
 	n.put(t, "c100.yaml", pod.String())
 	n.runs(t, "default", pod.on(), "is back with its first uid", patience, func(p *v1.Pod) error {
@@ -169,7 +169,7 @@ func (n *node) TestCase_c103_oddEntries(t *testing.T) {
 	if len(pods) != 2 {
 		t.Errorf("%d pods run", len(pods))
 	}
-	if ran := n.seen.of(p.Name); len(ran) != 1 {
+	if ran := n.seen.ran(t, p.Name, 1); len(ran) != 1 {
 		t.Errorf("the good pod ran %d times", len(ran))
 	}
 	t.Logf("memory at most %d MiB, later %d MiB", small>>20, n.peak(t)>>20)
@@ -214,7 +214,7 @@ func (n *node) TestCase_c106_rewrittenAtBoot(t *testing.T) {
 			n.gone(t, old[2], patience)
 			for _, s := range pods {
 				once(t, n, s.on())
-				never(t, n.seen.of(s.on()))
+				never(t, n.seen.ran(t, s.on(), 2))
 			}
 			n.stop(t)
 		})
@@ -311,7 +311,7 @@ func untouched(t *testing.T, n *node, pods []shell) {
 		if err == nil {
 			err = ready(p)
 		}
-		if ran := n.seen.of(s.on()); err != nil || len(ran) != 1 || !ran[0].finished.IsZero() || p.Status.ContainerStatuses[0].RestartCount != 0 {
+		if ran := n.seen.ran(t, s.on(), 1); err != nil || len(ran) != 1 || !ran[0].finished.IsZero() || p.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("%s: %v; its containers are %+v", s.on(), err, ran)
 		}
 	}
