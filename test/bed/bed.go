@@ -131,9 +131,9 @@ func (b *Bed) Start(ctx context.Context) error {
 	return nil
 }
 
-// Answers waits up to half a minute until the CRI answers and says that it and its network are ready.
+// Answers waits up to two minutes until the CRI answers and says that it and its network are ready.
 func (b *Bed) Answers(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	begun := time.Now()
 	for {
@@ -141,7 +141,7 @@ func (b *Bed) Answers(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if b.running() == 0 && time.Since(begun) > time.Second { // until then it may still be a shell
+		if b.running() == 0 && time.Since(begun) > 10*time.Second { // until then it may still be a shell
 			return errors.Join(errors.New("containerd has ended"), err)
 		}
 		select {

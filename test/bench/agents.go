@@ -70,7 +70,7 @@ func setUp(ctx context.Context, self, agent, program string, member bool) (*stag
 	if s.fakes, err = start(s.path("fakes.log"), self, "serve", "-socket", s.path("cri.sock"), "-api", at); err != nil {
 		return s, err
 	}
-	return s, until(ctx, 10*time.Second, func() error {
+	return s, until(ctx, time.Minute, func() error {
 		if err := s.fakes.runs(); err != nil {
 			return err
 		}

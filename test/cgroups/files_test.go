@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -75,7 +74,7 @@ func TestFiles(t *testing.T) {
 		}
 		kubepods := n.Cgroup + "/kubepods"
 		root := fmt.Sprintf("shares %d quota - memory %d pids %d", (cores*1000-150)*1024/1000, memory-768<<20, pids-1500)
-		agent.Eventually(t, 10*time.Second, when+": the classes have what they are to have", func() error {
+		agent.Eventually(t, patience, when+": the classes have what they are to have", func() error {
 			for at, text := range map[string]string{
 				n.Cgroup: before, kubepods: root, kubepods + "/burstable": "shares 194 quota - memory - pids -", kubepods + "/besteffort": "shares 2 quota - memory - pids -",
 			} {
@@ -131,7 +130,7 @@ func TestFiles(t *testing.T) {
 	if err := stray.Wait(); err == nil {
 		t.Error("what was left in the cgroup of a pod lives on")
 	}
-	agent.Eventually(t, 10*time.Second, "the burstable weigh nothing", func() error {
+	agent.Eventually(t, patience, "the burstable weigh nothing", func() error {
 		if got := has("cpu", n.Cgroup+"/kubepods/burstable", "cpu.shares"); got != "2" {
 			return fmt.Errorf("shares are %s", got)
 		}

@@ -29,7 +29,7 @@ import (
 )
 
 // patience is how long anything may take that takes seconds on an idle machine.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 const busybox = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
 

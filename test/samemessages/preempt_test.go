@@ -100,7 +100,7 @@ func TestSamePreemption(t *testing.T) {
 
 // processors are those that pods can have, in thousandths, once the node says so.
 func (s *stage) processors() int64 {
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if n, ok := apifake.Get(s.api, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}); ok && n.Status.Allocatable.Cpu().MilliValue() > 0 {
 			return n.Status.Allocatable.Cpu().MilliValue()
 		}
@@ -111,7 +111,7 @@ func (s *stage) processors() int64 {
 
 func (s *stage) becomes(name string, phase v1.PodPhase) {
 	var is *v1.Pod
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if is, _ = apifake.Get(s.api, guest{name: name}.pod(0)); is != nil && is.Status.Phase == phase {
 			return
 		}
@@ -121,7 +121,7 @@ func (s *stage) becomes(name string, phase v1.PodPhase) {
 
 // told waits until people have been told that a pod ends for another.
 func (s *stage) told(name string) {
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if slices.ContainsFunc(s.preemptions(), func(e *v1.Event) bool { return e.InvolvedObject.Name == name }) {
 			return
 		}

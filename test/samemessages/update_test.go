@@ -1,6 +1,7 @@
 package samemessages
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -122,7 +123,12 @@ func apart(text string) (containers, sandbox string) {
 
 // resize gives the pods their new sizes, and waits until the agent has told that they have them.
 func (s *stage) resize(pods []resized) {
-	time.Sleep(3 * time.Second) // both agents have seen the containers run
+	deadline := time.Now().Add(5 * time.Minute)
+	for _, r := range pods { // the agent has seen its containers run
+		s.comesTo(deadline, r, func(p *v1.Pod) bool {
+			return len(p.Status.ContainerStatuses) == len(r.was) && !slices.ContainsFunc(p.Status.ContainerStatuses, func(c v1.ContainerStatus) bool { return c.State.Running == nil })
+		})
+	}
 	for _, r := range pods {
 		has, ok := apifake.Get(s.api, r.pod(r.was))
 		if !ok {
@@ -133,19 +139,23 @@ func (s *stage) resize(pods []resized) {
 		has.Generation++
 		s.api.Put(has)
 	}
-	deadline := time.Now().Add(time.Minute)
 	for _, r := range pods {
-		for {
-			has, _ := apifake.Get(s.api, r.pod(r.was))
-			if done(has, r.is) {
-				break
-			}
-			if time.Now().After(deadline) {
-				s.t.Errorf("pod %s has %+v, %+v", r.name, has.Status.ContainerStatuses, has.Status.Conditions)
-				break
-			}
-			time.Sleep(200 * time.Millisecond)
+		s.comesTo(deadline, r, func(p *v1.Pod) bool { return done(p, r.is) })
+	}
+}
+
+// comesTo waits until a pod is told to be as wanted.
+func (s *stage) comesTo(deadline time.Time, r resized, ok func(*v1.Pod) bool) {
+	for {
+		has, known := apifake.Get(s.api, r.pod(r.was))
+		if known && ok(has) {
+			return
 		}
+		if time.Now().After(deadline) {
+			s.t.Errorf("pod %s is there: %v, and has %+v", r.name, known, has)
+			return
+		}
+		time.Sleep(200 * time.Millisecond)
 	}
 }
 

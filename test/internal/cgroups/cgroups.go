@@ -125,7 +125,7 @@ func Remove(ctx context.Context, path string) error {
 	if strings.Trim(path, "/") == "" {
 		return errors.New("the root of all cgroups cannot be removed")
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
 		var errs []error
