@@ -344,6 +344,8 @@ func TestContainerResources(t *testing.T) {
 		{"no limits in the spec: none shown", list("100m", "1Mi"), nil, &runtime.Resources{CPUShares: 204, Memory: 2 << 20}, nil, "200m 0 1Mi 0"},
 		{"what the kernel does not know is as it was applied", list("200m", "4Mi"), list("2", "8Mi"), nil, &runtime.Sizes{CPURequest: 100, CPULimit: 1000, MemoryRequest: 1 << 20, MemoryLimit: 2 << 20}, "100m 1 1Mi 2Mi"},
 		{"the kernel knows better", list("200m", "4Mi"), list("2", "8Mi"), &runtime.Resources{CPUShares: 153, CPUQuota: 150000, CPUPeriod: 100000, Memory: 3 << 20}, &runtime.Sizes{CPURequest: 100, CPULimit: 1000, MemoryRequest: 1 << 20, MemoryLimit: 2 << 20}, "150m 1500m 1Mi 3Mi"},
+		{"what was applied is as little as what the spec says, to the kernel", list("0", "4Mi"), list("0", "8Mi"), nil, &runtime.Sizes{CPURequest: 2, CPULimit: 10}, "0 0 4Mi 8Mi"},
+		{"what was applied is more than the least", list("0", "4Mi"), list("0", "8Mi"), nil, &runtime.Sizes{CPURequest: 3, CPULimit: 11}, "3m 11m 4Mi 8Mi"},
 		{"a limit of the pod as a whole is none of the container", list("200m", "4Mi"), nil, nil, &runtime.Sizes{CPULimit: 1000, MemoryLimit: 2 << 20}, "200m 0 4Mi 0"},
 	} {
 		t.Run(tt.rule, func(t *testing.T) {

@@ -64,20 +64,20 @@ func containerResources(c *v1.Container, seen *runtime.Container, applied *runti
 	return out
 }
 
-// asApplied replaces what the spec says by what was applied, where that differs.
+// asApplied replaces what the spec says by what was applied, where that differs in effect.
 func asApplied(r *v1.ResourceRequirements, applied *runtime.Sizes) {
-	set := func(list v1.ResourceList, name v1.ResourceName, wanted, had int64, as func(int64) resource.Quantity) {
-		if list != nil && had > 0 && had != wanted {
+	set := func(list v1.ResourceList, name v1.ResourceName, wanted, had, least int64, as func(int64) resource.Quantity) {
+		if list != nil && had > 0 && had != wanted && max(had, wanted) > least {
 			list[name] = as(had)
 		}
 	}
-	set(r.Requests, v1.ResourceCPU, r.Requests.Cpu().MilliValue(), applied.CPURequest, ofMilli)
-	set(r.Requests, v1.ResourceMemory, r.Requests.Memory().Value(), applied.MemoryRequest, ofBytes)
+	set(r.Requests, v1.ResourceCPU, r.Requests.Cpu().MilliValue(), applied.CPURequest, leastRequest, ofMilli)
+	set(r.Requests, v1.ResourceMemory, r.Requests.Memory().Value(), applied.MemoryRequest, 0, ofBytes)
 	if _, own := r.Limits[v1.ResourceCPU]; own {
-		set(r.Limits, v1.ResourceCPU, r.Limits.Cpu().MilliValue(), applied.CPULimit, ofMilli)
+		set(r.Limits, v1.ResourceCPU, r.Limits.Cpu().MilliValue(), applied.CPULimit, leastLimit, ofMilli)
 	}
 	if _, own := r.Limits[v1.ResourceMemory]; own {
-		set(r.Limits, v1.ResourceMemory, r.Limits.Memory().Value(), applied.MemoryLimit, ofBytes)
+		set(r.Limits, v1.ResourceMemory, r.Limits.Memory().Value(), applied.MemoryLimit, 0, ofBytes)
 	}
 }
 
@@ -89,6 +89,12 @@ func ofBytes(n int64) resource.Quantity { return *resource.NewQuantity(n, resour
 const (
 	minShares = 2
 	minQuota  = 1000
+)
+
+// The same in thousandths of a CPU, with the usual period of 100 ms: sizes up to there are all the same to the kernel.
+const (
+	leastRequest = 2
+	leastLimit   = 10
 )
 
 func shares(milli int64) int64 { return max(milli*1024/1000, minShares) }

@@ -194,6 +194,7 @@ func (s *stage) run(program string) {
 		}
 		if *keep != "" {
 			text, _ := os.ReadFile(log.Name())
+			must(s.t, os.MkdirAll(*keep, 0o755))
 			must(s.t, os.WriteFile(filepath.Join(*keep, filepath.Base(program)+".log"), text, 0o644))
 		}
 		unmountBelow(s.t, s.path("root"))
