@@ -138,6 +138,7 @@ func TestCase_c113_logsOfAPodThatInitializes(t *testing.T) {
 	})
 	for path, want := range map[string]string{
 		"/containerLogs/default/web/init-db":               "200 the last one\n",
+		"/containerLogs/default/web/init-db/":              "200 the last one\n",
 		"/containerLogs/default/web/init-db?previous=true": "200 the one before\n",
 		"/containerLogs/default/web/app":                   "400 container \"app\" in pod \"web\" is waiting to start: PodInitializing\n",
 		"/containerLogs/default/web/":                      "400 {\"message\":\"Missing container name: one of app, debug-1, init-db, shell.\"}\n",

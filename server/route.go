@@ -41,22 +41,12 @@ func rightsBelow(path string) []string {
 
 func (h *handler) table() []route {
 	get := []string{http.MethodGet}
-	upgrade := []string{http.MethodGet, http.MethodPost}
+	both := []string{http.MethodGet, http.MethodPost}
 	routes := []route{
-		{pattern: "/healthz", serve: h.health},
-		{pattern: "/healthz/{check}", serve: h.check},
 		{pattern: "/pods", methods: get, serve: h.pods},
-		{pattern: "/pods/{$}", methods: get, serve: h.pods},
 		{pattern: "/runningpods", methods: get, serve: h.running},
-		{pattern: "/runningpods/{$}", methods: get, serve: h.running},
-		{pattern: "/containerLogs/", methods: get, serve: h.logsUsage},
 		{pattern: "/containerLogs/{namespace}/{pod}/{container}", methods: get, serve: h.logs},
-		{pattern: "/stats/summary", methods: []string{http.MethodGet, http.MethodPost}, serve: h.summary},
-		{pattern: "/configz", methods: get, serve: h.configz},
-		{pattern: "/logs/", methods: get, serve: h.hostLogs},
-		{pattern: "/debug/pods", methods: get, serve: h.timelines},
-		{pattern: "/debug/gc", methods: upgrade, serve: h.garbage},
-		{pattern: "/debug/pprof/", methods: upgrade, serve: h.profiles},
+		{pattern: "/stats/summary", methods: both, serve: h.summary},
 	}
 	for _, s := range []struct {
 		pattern string
@@ -69,8 +59,22 @@ func (h *handler) table() []route {
 		{"/portForward/{namespace}/{pod}", h.portForward},
 		{"/portForward/{namespace}/{pod}/{uid}", h.portForward},
 	} {
-		routes = append(routes, route{pattern: s.pattern, methods: upgrade, verb: "create", session: true, serve: s.serve})
+		routes = append(routes, route{pattern: s.pattern, methods: both, verb: "create", session: true, serve: s.serve})
 	}
+	for _, r := range slices.Clone(routes) { // these may end with a slash, the others may not: so has the kubelet them
+		r.pattern += "/{$}"
+		routes = append(routes, r)
+	}
+	routes = append(routes, []route{
+		{pattern: "/healthz", serve: h.health},
+		{pattern: "/healthz/{check}", serve: h.check},
+		{pattern: "/containerLogs/", methods: get, serve: h.logsUsage},
+		{pattern: "/configz", methods: get, serve: h.configz},
+		{pattern: "/logs/", methods: get, serve: h.hostLogs},
+		{pattern: "/debug/pods", methods: get, serve: h.timelines},
+		{pattern: "/debug/gc", methods: both, serve: h.garbage},
+		{pattern: "/debug/pprof/", methods: both, serve: h.profiles},
+	}...)
 	for path, m := range h.cfg.Metrics {
 		routes = append(routes, route{pattern: path, rights: []string{"metrics"}, serve: func(w http.ResponseWriter, r *http.Request) error {
 			m.ServeHTTP(w, r)

@@ -264,29 +264,39 @@ func (o over) Pod(ctx context.Context, uid types.UID, after time.Time) (runtime.
 	return p, err
 }
 
-// waitsFor is why a container that has not started yet does not run, by the pod's status.
-func waitsFor(pod *v1.Pod, container string) string {
-	w := waitingState(pod, container)
+// noLogs says why a container has written nothing, by the pod's status.
+func noLogs(pod *v1.Pod, container string) string {
+	state := stateOf(pod, container)
 	switch {
-	case w == nil:
-		return "no logs yet"
-	case w.Reason == "ErrImagePull":
-		return "image can't be pulled"
-	case w.Reason == "ImagePullBackOff":
-		return "trying and failing to pull image"
+	case state == nil:
+		return "is not available" // as in a pod that was refused
+	case state.Terminated != nil:
+		return "is terminated"
+	case state.Waiting == nil:
+		return "is waiting to start - no logs yet"
+	case state.Waiting.Reason == "ErrImagePull":
+		return "is waiting to start: image can't be pulled"
+	case state.Waiting.Reason == "ImagePullBackOff":
+		return "is waiting to start: trying and failing to pull image"
 	default:
-		return w.Reason
+		return "is waiting to start: " + state.Waiting.Reason
 	}
 }
 
-// waitingState is what the pod's status says of a container that waits; nil: it does not.
-func waitingState(pod *v1.Pod, container string) *v1.ContainerStateWaiting {
+// stateOf is what the pod's status says of a container; nil: nothing.
+func stateOf(pod *v1.Pod, container string) *v1.ContainerState {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses) {
-		if c.Name == container && c.State.Waiting != nil {
-			return c.State.Waiting
+		if c.Name == container {
+			return &c.State
 		}
 	}
 	return nil
+}
+
+// waits says that, by the pod's status, a container waits.
+func waits(pod *v1.Pod, container string) bool {
+	state := stateOf(pod, container)
+	return state != nil && state.Waiting != nil
 }
 
 // notYet is runtime.ErrNotFound in the kubelet's words, which programs look for.
@@ -305,14 +315,14 @@ func (r *Runtime) Logs(ctx context.Context, pod *v1.Pod, container string, previ
 	p := runtime.Pod{Containers: slices.DeleteFunc(seen, func(c runtime.Container) bool { return c.Name != container })}
 	order(&p)
 	which := 0
-	if previous && (len(p.Containers) == 0 || p.Containers[0].State != runtime.Exited || waitingState(pod, container) == nil) {
+	if previous && (len(p.Containers) == 0 || p.Containers[0].State != runtime.Exited || !waits(pod, container)) {
 		which = 1
 	}
 	if len(p.Containers) <= which {
 		if previous {
 			return nil, fmt.Errorf("previous terminated container %q in pod %q %w", container, pod.Name, runtime.ErrNotFound)
 		}
-		return nil, notYet(fmt.Sprintf("container %q in pod %q is waiting to start: %s", container, pod.Name, waitsFor(pod, container)))
+		return nil, notYet(fmt.Sprintf("container %q in pod %q %s", container, pod.Name, noLogs(pod, container)))
 	}
 	c, err := r.cfg.Engine.Container(ctx, p.Containers[which].ID)
 	if err != nil {

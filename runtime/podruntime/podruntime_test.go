@@ -398,10 +398,22 @@ func TestLogs(t *testing.T) {
 	if read(false) != "one\n" || read(true) != "one\n" {
 		t.Errorf("%q, previous %q", read(false), read(true))
 	}
-	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "other", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
-	_, err := n.Logs(t.Context(), p, "other", false, logs.Options{})
-	if !errors.Is(err, runtime.ErrNotFound) || err.Error() != `container "other" in pod "web" is waiting to start: PodInitializing` {
-		t.Error(err)
+	for _, c := range []struct {
+		name  string
+		state v1.ContainerState
+		want  string
+	}{
+		{"other", v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "PodInitializing"}}, `container "other" in pod "web" is waiting to start: PodInitializing`},
+		{"other", v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ErrImagePull"}}, `container "other" in pod "web" is waiting to start: image can't be pulled`},
+		{"other", v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137}}, `container "other" in pod "web" is terminated`},
+		{"other", v1.ContainerState{}, `container "other" in pod "web" is waiting to start - no logs yet`},
+		{"b", v1.ContainerState{}, `container "other" in pod "web" is not available`}, // none of it was ever told
+	} {
+		p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: c.name, State: c.state}}
+		_, err := n.Logs(t.Context(), p, "other", false, logs.Options{})
+		if !errors.Is(err, runtime.ErrNotFound) || err.Error() != c.want {
+			t.Errorf("%v, want %q", err, c.want)
+		}
 	}
 }
 
