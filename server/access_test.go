@@ -131,6 +131,40 @@ func TestSomebodyWithoutRightsIsForbidden(t *testing.T) {
 	}
 }
 
+// What can be used to look into pods, or to change them, can be closed. Who may not ask there is told that, and no more.
+func TestClosed(t *testing.T) {
+	h, sessions := full(t, func(c *server.Config) { c.Access, c.Closed = role{}, true })
+	for _, tt := range []struct {
+		right, method, path string
+		code                int
+	}{
+		{"create nodes/proxy", "POST", "/exec/default/web/app?command=sh&output=1", 405},
+		{"create nodes/proxy", "POST", "/exec/default/web/u1/app/?command=sh&output=1", 405},
+		{"create nodes/proxy", "GET", "/attach/default/web/app?output=1", 405},
+		{"create nodes/proxy", "POST", "/portForward/default/web?port=80", 405},
+		{"get nodes/proxy", "GET", "/containerLogs/default/web/app", 405},
+		{"get nodes/proxy", "GET", "/containerLogs/default/web", 405},
+		{"get nodes/log", "GET", "/logs/syslog", 405},
+		{"get nodes/pods", "GET", "/runningpods/", 405},
+		{"get nodes/proxy", "GET", "/debug/pods", 405},
+		{"create nodes/proxy", "POST", "/debug/gc", 405},
+		{"get nodes/proxy", "GET", "/debug/pprof/heap", 405},
+		{"get nodes/pods", "GET", "/exec/default/web/app?command=sh&output=1", 403},
+		{"get nodes/pods", "GET", "/pods", 200},
+		{"get nodes/metrics", "GET", "/metrics/resource", 200},
+		{"get nodes/configz", "GET", "/configz", 200},
+		{"get nodes/healthz", "GET", "/healthz", 200},
+	} {
+		w := upgrade(h, tt.method, tt.path, tt.right, "websocket")
+		if w.Code != tt.code || tt.code == 405 && w.Body.String() != "Debug endpoints are disabled.\n" {
+			t.Errorf("%s %s: %d %q, want %d", tt.method, tt.path, w.Code, w.Body, tt.code)
+		}
+	}
+	if len(sessions.got) > 0 {
+		t.Errorf("sessions were opened: %+v", sessions.got)
+	}
+}
+
 func TestRights(t *testing.T) {
 	const exec = "/exec/default/web/app?command=sh&output=1"
 	for _, tt := range []struct {

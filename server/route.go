@@ -39,6 +39,19 @@ func rightsBelow(path string) []string {
 	return []string{proxy}
 }
 
+// forDebugging says that a path is one of those that can be closed.
+func forDebugging(path string) bool {
+	switch first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/"); first {
+	case "runningpods", "containerLogs", "exec", "attach", "portForward", "logs", "debug":
+		return true
+	}
+	return false
+}
+
+func closed(http.ResponseWriter, *http.Request) error {
+	return fail(http.StatusMethodNotAllowed, "Debug endpoints are disabled.")
+}
+
 func (h *handler) table() []route {
 	get := []string{http.MethodGet}
 	both := []string{http.MethodGet, http.MethodPost}
@@ -84,6 +97,9 @@ func (h *handler) table() []route {
 	for i := range routes {
 		if routes[i].rights == nil {
 			routes[i].rights = rightsBelow(routes[i].pattern)
+		}
+		if h.cfg.Closed && forDebugging(routes[i].pattern) {
+			routes[i].methods, routes[i].serve = nil, closed
 		}
 	}
 	return routes

@@ -35,6 +35,10 @@ type Config struct {
 	HostLogs http.Handler            // answers below /logs/, with logs of this host; nil: no such pages
 	Profiles http.Handler            // answers below /debug/pprof/, as net/http/pprof does; nil: no such pages
 
+	// Closed says that whoever asks for sessions, logs, running pods, or something below /debug is told that debug
+	// endpoints are disabled, as by the kubelet.
+	Closed bool
+
 	Observe observe.To
 }
 

@@ -171,10 +171,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	if value(o.kubelet.EnableSystemLogHandler) {
 		api.HostLogs = hostLogs{dir: "/var/log", query: value(o.kubelet.EnableSystemLogQuery)}
 	}
-	if !value(o.kubelet.EnableDebuggingHandlers) {
-		api.HostLogs = nil
-		api.Running, api.Logs, api.Streams, api.Timeline, api.Garbage, api.Profiles = nil, nil, nil, nil, nil, nil
-	}
+	api.Closed = !value(o.kubelet.EnableDebuggingHandlers)
 	manager := one(&b, newNotifier, notifier{healthy: loop.Healthy, log: log.With("component", "notify")})
 	above := append(append([]runner{dead, manager}, guard.runners()...), fronts(&b, o, m, api, log)...)
 	if b.err != nil {
