@@ -40,7 +40,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	}
 	var b build
 	registry, ofProbes := prometheus.NewRegistry(), prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(buildInfo(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	journal := new(observe.Journal)
 	told := []observe.Events{journal}
 	obs := func(component string) observe.To {
