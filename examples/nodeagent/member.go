@@ -133,6 +133,7 @@ func setters(b *build, o *options, p membership) []nodestatus.Setter {
 		nodestatus.DaemonEndpoints(o.kubelet.Port),
 		nodestatus.Images(p.engine.ListImages, int(value(o.kubelet.NodeStatusMaxImages))),
 		engine.SetNode,
+		nodestatus.VolumesInUse(volumesOfOthers(o.flags.RootDir, host("/"))),
 		nodestatus.Pressure(p.guard.pressure),
 		nodestatus.Ready(engine.Up, p.pleg, engine.Ready, engine.Network, p.guard.up),
 	}

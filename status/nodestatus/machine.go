@@ -61,6 +61,24 @@ func DeclaredFeatures(names ...string) Setter {
 	}
 }
 
+// VolumesInUse forgets the volumes that a kubelet before this agent had mounted, for which a controller waits before it
+// detaches them from the node, as soon as none of them is mounted any more. mounted is asked only while there are any.
+func VolumesInUse(mounted func() (bool, error)) Setter {
+	return func(_ context.Context, node *v1.Node) error {
+		if len(node.Status.VolumesInUse) == 0 {
+			return nil
+		}
+		still, err := mounted()
+		if err != nil {
+			return fmt.Errorf("look for volumes in use: %w", err)
+		}
+		if !still {
+			node.Status.VolumesInUse = nil
+		}
+		return nil
+	}
+}
+
 // DaemonEndpoints sets the port of the node's HTTP API.
 func DaemonEndpoints(port int32) Setter {
 	return func(_ context.Context, node *v1.Node) error {

@@ -54,6 +54,26 @@ func TestNodeInfo(t *testing.T) {
 	}
 }
 
+func TestVolumesInUse(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		mounted bool
+		err     error
+		left    int
+	}{
+		{"none is mounted", false, nil, 0},
+		{"one is still mounted", true, nil, 1},
+		{"nobody knows", false, errors.New("no"), 1},
+	} {
+		n := &v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{"kubernetes.io/csi/d^v"}}}
+		err := VolumesInUse(func() (bool, error) { return c.mounted, c.err })(t.Context(), n)
+		if len(n.Status.VolumesInUse) != c.left || !errors.Is(err, c.err) {
+			t.Errorf("%s: %v, %v", c.name, n.Status.VolumesInUse, err)
+		}
+	}
+	apply(t, &v1.Node{}, VolumesInUse(func() (bool, error) { panic("asked without need") }))
+}
+
 func TestReady(t *testing.T) {
 	ok, bad := func() error { return nil }, func() error { return errors.New("engine is away") }
 	all := list("cpu", "1", "memory", "1Gi", "pods", "1")
