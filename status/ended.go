@@ -2,6 +2,7 @@ package status
 
 import (
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -42,7 +43,23 @@ func wasInitialized(pod *v1.Pod, s *v1.PodStatus) bool {
 	if plan.InitKind(last) == plan.Sidecar {
 		return cs.State.Running != nil && cs.Started != nil && *cs.Started
 	}
+	if end := cs.State.Terminated; end != nil && !end.FinishedAt.Time.Before(askedToEnd(pod)) {
+		return false // it ended as everything did
+	}
 	return succeeded(cs.State) || succeeded(cs.LastTerminationState)
+}
+
+// askedToEnd is when somebody asked for the end of a pod; far from now as long as nobody has.
+func askedToEnd(pod *v1.Pod) time.Time {
+	at := pod.DeletionTimestamp
+	if at == nil {
+		return time.Unix(1<<40, 0)
+	}
+	grace := pod.DeletionGracePeriodSeconds
+	if grace == nil {
+		return at.Time
+	}
+	return at.Add(-time.Duration(*grace) * time.Second)
 }
 
 func succeeded(s v1.ContainerState) bool { return s.Terminated != nil && s.Terminated.ExitCode == 0 }

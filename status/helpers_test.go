@@ -47,6 +47,13 @@ func with(p *v1.Pod, changes ...func(*v1.Pod)) *v1.Pod {
 
 func deleted(p *v1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(now)) }
 
+// deletedAt asks for the end of a pod at some moment, with a grace of ten seconds.
+func deletedAt(at time.Time) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.NewTime(at.Add(10*time.Second))), new(int64(10))
+	}
+}
+
 func fromFile(p *v1.Pod) { p.Annotations = map[string]string{"kubernetes.io/config.source": "file"} }
 
 // on changes the named container of a pod.

@@ -202,10 +202,10 @@ func (s *Server) deletion(o Object, grace *int64) Object {
 	if grace != nil {
 		seconds = *grace
 	}
-	if seconds == 0 {
+	if seconds == 0 && len(pod.Finalizers) == 0 {
 		return s.store.remove(keyOf(o))
 	}
-	if pod.DeletionTimestamp != nil {
+	if pod.DeletionTimestamp != nil && (seconds > 0 || *pod.DeletionGracePeriodSeconds == 0) {
 		return o
 	}
 	pod = pod.DeepCopy()

@@ -28,6 +28,17 @@ type Recorder struct {
 	names      map[string]string // of containers, by ID
 	pods       map[string]string // namespaces and names of pods, by ID of sandbox and container
 	updates    []update
+	stops      []Stop
+	moment     int
+}
+
+// Stop is a request to stop a container.
+type Stop struct {
+	Container   string
+	Timeout     int64 // seconds
+	Begun, Done int   // moments: what has a lower one was before; Done is zero until it has been answered
+
+	id string
 }
 
 // update is one request for other sizes.
@@ -38,9 +49,14 @@ type update struct {
 
 // Intercept is for grpc.UnaryInterceptor.
 func (r *Recorder) Intercept(ctx context.Context, q any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	stop := r.stopping(q)
 	a, err := next(ctx, q)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if stop >= 0 {
+		r.moment++
+		r.stops[stop].Done = r.moment
+	}
 	switch q := q.(type) {
 	case *cri.RunPodSandboxRequest:
 		r.sandboxes = append(r.sandboxes, proto.CloneOf(q))
@@ -58,6 +74,40 @@ func (r *Recorder) Intercept(ctx context.Context, q any, _ *grpc.UnaryServerInfo
 		r.updates = append(r.updates, update{q.GetPodSandboxId(), proto.CloneOf(q)})
 	}
 	return a, err
+}
+
+// stopping is the place of a request to stop a container; negative: it is another one.
+func (r *Recorder) stopping(q any) int {
+	s, ok := q.(*cri.StopContainerRequest)
+	if !ok {
+		return -1
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.moment++
+	r.stops = append(r.stops, Stop{Container: r.names[s.GetContainerId()], Timeout: s.GetTimeout(), Begun: r.moment, id: s.GetContainerId()})
+	return len(r.stops) - 1
+}
+
+// Moment is now: what is requested later has a higher one.
+func (r *Recorder) Moment() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.moment++
+	return r.moment
+}
+
+// Stops are the requests to stop containers of a pod that came after a moment, in order, of each instance the first.
+func (r *Recorder) Stops(namespace, pod string, after int) (all []Stop) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.stops {
+		first := !slices.ContainsFunc(all, func(t Stop) bool { return t.id == s.id })
+		if r.pods[s.id] == namespace+"/"+pod && s.Begun > after && first {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // learn remembers what an ID is of.

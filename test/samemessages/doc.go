@@ -9,4 +9,7 @@
 // nobody has thought of yet, run many others and keep what both agents say:
 //
 //	go test ./samemessages -run RandomPods -seed 1000 -pods 100 -keep /tmp/kept
+//
+// TestSameEnds deletes such pods: both agents must stop the same containers, give them the same times, end sidecars last and
+// in order, and tell the same of it.
 package samemessages

@@ -262,12 +262,22 @@ func (s *stage) status(c *podcases.Case) *v1.PodStatus {
 	return status
 }
 
-// alike takes from what we say of waiting containers what stands after the kubelet's words, and what may be said in others.
+// alike takes from what we say of waiting containers what stands after the kubelet's words, and what may be said in others. Two
+// more differences have a line in docs/differences.md.
 func alike(want, got *v1.PodStatus) {
+	for i := range min(len(want.Conditions), len(got.Conditions)) {
+		theirs, ours := &want.Conditions[i], &got.Conditions[i]
+		if theirs.Type == ours.Type && theirs.Reason == "ContainersNotReady" && ours.Reason == "PodFailed" && want.Phase == v1.PodFailed {
+			ours.Reason, ours.Message = theirs.Reason, theirs.Message
+		}
+	}
 	for of, list := range map[*[]v1.ContainerStatus][]v1.ContainerStatus{
 		&want.InitContainerStatuses: got.InitContainerStatuses, &want.ContainerStatuses: got.ContainerStatuses,
 	} {
 		for i := range min(len(*of), len(list)) {
+			if list[i].ContainerID == "" { // whether its mounts are read-only all the way is known later
+				list[i].VolumeMounts = (*of)[i].VolumeMounts
+			}
 			theirs, ours := (*of)[i].State.Waiting, list[i].State.Waiting
 			if theirs != nil && ours != nil && (strings.HasPrefix(ours.Message, theirs.Message) || theirs.Reason == "InvalidImageName") {
 				ours.Message = theirs.Message
