@@ -168,11 +168,13 @@ func TestContainersOfAnEndedPod(t *testing.T) {
 		},
 		{
 			"the last init container ended with 0 after the pod was deleted: nothing came of it", with(pod(always, "i-a", "app"), deletedAt(now.Add(-time.Second))),
-			v1.PodStatus{}, seen(exited("i-a", 0, 0)), "i-a: exit=0/Completed #0 R\napp: wait=PodInitializing #0",
+			v1.PodStatus{},
+			seen(exited("i-a", 0, 0)), "i-a: exit=0/Completed #0 R\napp: wait=PodInitializing #0",
 		},
 		{
 			"it ended before", with(pod(always, "i-a", "app"), deletedAt(now)),
-			v1.PodStatus{}, seen(exited("i-a", 0, 0)), "i-a: exit=0/Completed #0 R\napp: exit=137/ContainerStatusUnknown #0",
+			v1.PodStatus{},
+			seen(exited("i-a", 0, 0)), "i-a: exit=0/Completed #0 R\napp: exit=137/ContainerStatusUnknown #0",
 		},
 		{"c014: with a sidecar that has not started the regular ones never ran", with(pod(always, "s-a", "app"), on("s-a", startup)), v1.PodStatus{}, seen(exited("s-a", 0, 137)), "s-a: exit=137/Error #0\napp: wait=PodInitializing #0"},
 	} {
