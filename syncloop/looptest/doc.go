@@ -17,8 +17,8 @@
 //	}
 //
 // Each rule is a subtest of its name. Where one is broken the test says which, what was seen, and what to do about it. The more a
-// [Fixture] brings, the more rules are tested; what is not there is skipped, and what your backend cannot do is excepted by name
-// with a reason that stands in the test's output. It takes real time, polls with deadlines, makes pods under uids of its own and
+// [Fixture] brings, the more rules are tested; what is not there is left out, and what your backend cannot do is excepted by name
+// with a reason: the test's log names both. It takes real time, polls with deadlines, makes pods under uids of its own and
 // takes them away: a real backend may be behind it. syncloop's package has the joint itself; examples/provider passes this
 // suite with a hundred lines.
 //

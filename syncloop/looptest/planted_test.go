@@ -78,7 +78,7 @@ func misuses() map[string]fault {
 			rule, `Fixture.Except["a pod runs"]: there is no such rule`, func(f *looptest.Fixture) { f.Except = map[string]string{"a pod runs": "never"} },
 		},
 		"an exception": {rule, "excepted: all images are here", func(f *looptest.Fixture) { f.Except = map[string]string{rule: "all images are here"} }},
-		"a field less": {rule, "not tested: Fixture.Broken is nil", func(f *looptest.Fixture) { f.Broken = nil }},
+		"a field less": {rule, "not tested: " + rule + ": Fixture.Broken is nil", func(f *looptest.Fixture) { f.Broken = nil }},
 	}
 }
 

@@ -10,8 +10,7 @@ import (
 
 func agentRules() []rule {
 	return []rule{
-		{"the next agent finds what the last one left", func(s *scene) {
-			s.needs("Next", s.Next != nil)
+		{name: "the next agent finds what the last one left", needs: "Next", check: func(s *scene) {
 			pod := s.pod(s.Container, s.Container)
 			_, err := s.start(pod)
 			s.keeps(err)
@@ -39,8 +38,7 @@ func agentRules() []rule {
 			s.keeps(err)
 			s.keeps(unchanged(before, after))
 		}},
-		{"the next agent goes on where the last one was cut", func(s *scene) {
-			s.needs("Next", s.Next != nil)
+		{name: "the next agent goes on where the last one was cut", needs: "Next", check: func(s *scene) {
 			var pods []*v1.Pod
 			for _, after := range []time.Duration{0, time.Millisecond, 25 * time.Millisecond} {
 				pod := s.pod(s.Container, s.Container)
@@ -50,8 +48,7 @@ func agentRules() []rule {
 			s.Runtime = s.Next()
 			s.keeps(together(len(pods), func(i int) error { return s.whole(pods[i]) }))
 		}},
-		{"the next agent ends what nobody knows", func(s *scene) {
-			s.needs("Next", s.Next != nil)
+		{name: "the next agent ends what nobody knows", needs: "Next", check: func(s *scene) {
 			pod := s.pod(s.Container)
 			_, err := s.start(pod)
 			s.keeps(err)

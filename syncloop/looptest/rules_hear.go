@@ -22,9 +22,9 @@ import (
 
 func hearRules() []rule {
 	return []rule{
-		{"what happens is heard by listing", heardByListing},
-		{"what happens is told by the notifier", toldByNotifier},
-		{"a loop takes a pod through its life", takenThroughLife},
+		{name: "what happens is heard by listing", check: heardByListing},
+		{name: "what happens is told by the notifier", needs: "Notifier", check: toldByNotifier},
+		{name: "a loop takes a pod through its life", check: takenThroughLife},
 	}
 }
 
@@ -124,7 +124,6 @@ func heardByListing(s *scene) {
 }
 
 func toldByNotifier(s *scene) {
-	s.needs("Notifier", s.Notifier != nil)
 	var told ears[runtime.Event]
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan error, 1)

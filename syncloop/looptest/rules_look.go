@@ -16,16 +16,16 @@ const nobody types.UID = "00000000-0000-4000-8000-00000000dead"
 
 func lookRules() []rule {
 	return []rule{
-		{"a look at a pod that does not exist is empty", func(s *scene) {
+		{name: "a look at a pod that does not exist is empty", check: func(s *scene) {
 			seen, err := s.look(nobody)
 			s.keeps(err)
 			if seen.UID != nobody || len(seen.Sandboxes)+len(seen.Containers) > 0 {
 				s.keeps(broken("answer runtime.Pod{PodRef: runtime.PodRef{UID: uid}, At: at}, and no error", "Pod of a uid that no pod has answered %v with %s", seen.PodRef, show(seen)))
 			}
 		}},
-		{"a look says when it was taken", lookSaysWhen},
-		{"a look shows what was asked for", lookShows},
-		{"a look and the list show the same", func(s *scene) {
+		{name: "a look says when it was taken", check: lookSaysWhen},
+		{name: "a look shows what was asked for", check: lookShows},
+		{name: "a look and the list show the same", check: func(s *scene) {
 			pod := s.pod(s.Container, s.Container)
 			_, err := s.start(pod)
 			s.keeps(err)
@@ -42,7 +42,7 @@ func lookRules() []rule {
 					"a pod at rest is %s in the list, %s in a look", show(listed), show(seen)))
 			}
 		}},
-		{"the list has every pod once", func(s *scene) {
+		{name: "the list has every pod once", check: func(s *scene) {
 			uids := make([]types.UID, 3)
 			pods := map[types.UID]int{}
 			for i := range uids {
@@ -62,8 +62,8 @@ func lookRules() []rule {
 				}
 			}
 		}},
-		{"a look that is cut is an error or whole", lookIsWhole},
-		{"a look does not wait for a stop", lookDoesNotWait},
+		{name: "a look that is cut is an error or whole", check: lookIsWhole},
+		{name: "a look does not wait for a stop", needs: "Deaf", check: lookDoesNotWait},
 	}
 }
 
@@ -161,7 +161,6 @@ func lookIsWhole(s *scene) {
 }
 
 func lookDoesNotWait(s *scene) {
-	s.needs("Deaf", s.Deaf != nil)
 	pod := s.pod(*s.Deaf)
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(3600))
 	seen, err := s.start(pod)

@@ -9,7 +9,7 @@ import (
 
 func removeRules() []rule {
 	return []rule{
-		{"release leaves what ended to be read", func(s *scene) {
+		{name: "release leaves what ended to be read", check: func(s *scene) {
 			pod := s.pod(s.Container)
 			first, err := s.start(pod)
 			s.keeps(err)
@@ -28,7 +28,7 @@ func removeRules() []rule {
 				s.keeps(broken(remedy, "a pod that was stopped and released is %s in a look, and %s in the list", show(seen), show(listed)))
 			}
 		}},
-		{"renew lets a pod begin anew", func(s *scene) {
+		{name: "renew lets a pod begin anew", check: func(s *scene) {
 			pod := s.pod(s.Container)
 			_, err := s.start(pod)
 			s.keeps(err)
@@ -41,7 +41,7 @@ func removeRules() []rule {
 			s.keeps(err)
 			s.keeps(s.rest(pod))
 		}},
-		{"purge leaves nothing", func(s *scene) {
+		{name: "purge leaves nothing", check: func(s *scene) {
 			pod := s.pod(s.Container)
 			_, err := s.start(pod)
 			s.keeps(err)
@@ -51,7 +51,7 @@ func removeRules() []rule {
 			s.keeps(s.remove(pod.UID, runtime.Purge))
 			s.keeps(s.gone(pod.UID))
 		}},
-		{"a removal may be repeated, of what is gone too", func(s *scene) {
+		{name: "a removal may be repeated, of what is gone too", check: func(s *scene) {
 			pod := s.pod(s.Container)
 			_, err := s.start(pod)
 			s.keeps(err)

@@ -12,7 +12,7 @@ import (
 
 func stopRules() []rule {
 	return []rule{
-		{"a stopped pod runs no more", func(s *scene) {
+		{name: "a stopped pod runs no more", check: func(s *scene) {
 			var pod *v1.Pod
 			var err error
 			for range tries {
@@ -27,7 +27,7 @@ func stopRules() []rule {
 			s.keeps(err)
 			s.keeps(s.staysStill(pod))
 		}},
-		{"a stop may be repeated, of what is gone too", func(s *scene) {
+		{name: "a stop may be repeated, of what is gone too", check: func(s *scene) {
 			pod := s.pod(s.Container)
 			seen, err := s.start(pod)
 			s.keeps(err)
@@ -48,15 +48,15 @@ func stopRules() []rule {
 			again("that had been purged", seen)
 			again("that never was", runtime.Pod{PodRef: runtime.PodRef{UID: nobody}, At: time.Now()})
 		}},
-		{"a stop without the spec ends the pod", func(s *scene) {
+		{name: "a stop without the spec ends the pod", check: func(s *scene) {
 			pod := s.pod(s.Container)
 			_, err := s.start(pod)
 			s.keeps(err)
 			_, err = s.end(pod.UID, nil, runtime.Termination{})
 			s.keeps(err)
 		}},
-		{"a stop gives the grace and no more", stopGivesGrace},
-		{"a stop that is cut is gone on with, and made shorter", stopCut},
+		{name: "a stop gives the grace and no more", needs: "Deaf", check: stopGivesGrace},
+		{name: "a stop that is cut is gone on with, and made shorter", needs: "Deaf", check: stopCut},
 	}
 }
 
@@ -90,7 +90,6 @@ func (s *scene) begun(grace int64, containers ...v1.Container) (*v1.Pod, runtime
 }
 
 func stopGivesGrace(s *scene) {
-	s.needs("Deaf", s.Deaf != nil)
 	const least, hour = 2 * time.Second, int64(3600)
 	const remedy = "ask containers to end, wait as long as Termination.Grace says, or where that is zero the pod's own grace, and kill what runs then"
 	for _, tt := range []struct {
@@ -120,7 +119,6 @@ func stopGivesGrace(s *scene) {
 }
 
 func stopCut(s *scene) {
-	s.needs("Deaf", s.Deaf != nil)
 	var pod *v1.Pod
 	runs := false
 	for try := 0; try < tries && !runs; try++ {

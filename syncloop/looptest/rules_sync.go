@@ -15,11 +15,11 @@ import (
 
 func syncRules() []rule {
 	return []rule{
-		{"a pod comes to run", func(s *scene) {
+		{name: "a pod comes to run", check: func(s *scene) {
 			_, err := s.start(s.pod(s.Container, s.Container))
 			s.keeps(err)
 		}},
-		{"a pod at rest is left alone", func(s *scene) {
+		{name: "a pod at rest is left alone", check: func(s *scene) {
 			pod := s.pod(s.Container, s.Container)
 			before, err := s.start(pod)
 			s.keeps(err)
@@ -28,7 +28,7 @@ func syncRules() []rule {
 			s.keeps(err)
 			s.keeps(unchanged(before, after))
 		}},
-		{"a pod that is handed in is not changed", func(s *scene) {
+		{name: "a pod that is handed in is not changed", check: func(s *scene) {
 			pod := s.pod(s.Container)
 			was := pod.DeepCopy()
 			_, err := s.start(pod)
@@ -40,10 +40,10 @@ func syncRules() []rule {
 				s.keeps(broken("take a DeepCopy of a pod before you change it: all parts of the agent read the same object, at the same time", "pod %v was handed in as\n%+v\nand is now\n%+v", ref(was), was, pod))
 			}
 		}},
-		{"a sync that is cut is gone on with", cutSync},
-		{"what ended is started again as its restart policy says", startedAgain},
-		{"what ended for good stays ended", staysEnded},
-		{"what its liveness probe gives up is started again", func(s *scene) {
+		{name: "a sync that is cut is gone on with", check: cutSync},
+		{name: "what ended is started again as its restart policy says", needs: "Ends", check: startedAgain},
+		{name: "what ended for good stays ended", needs: "Ends", check: staysEnded},
+		{name: "what its liveness probe gives up is started again", check: func(s *scene) {
 			pod := s.pod(s.Container)
 			first, err := s.start(pod)
 			s.keeps(err)
@@ -52,10 +52,10 @@ func syncRules() []rule {
 				return runtime.ProbeResults{old.ID: {Liveness: runtime.Failing}}
 			})
 		}},
-		{"new sizes come to rest", newSizes},
-		{"what cannot be started is told and tried again later", cannotStart},
-		{"pods of one name are told apart by uid", namesakes},
-		{"pods are worked on side by side", sideBySide},
+		{name: "new sizes come to rest", check: newSizes},
+		{name: "what cannot be started is told and tried again later", needs: "Broken", check: cannotStart},
+		{name: "pods of one name are told apart by uid", check: namesakes},
+		{name: "pods are worked on side by side", check: sideBySide},
 	}
 }
 
@@ -111,7 +111,6 @@ func (s *scene) whole(pod *v1.Pod) error {
 }
 
 func startedAgain(s *scene) {
-	s.needs("Ends", s.Ends != nil)
 	pod := s.pod(s.Ends(3))
 	first, err := s.bring(pod, func(seen runtime.Pod) string {
 		if seen.Newest("a") == nil {
@@ -160,7 +159,6 @@ func (s *scene) renewed(pod *v1.Pod, old *runtime.Container, probes func(runtime
 }
 
 func staysEnded(s *scene) {
-	s.needs("Ends", s.Ends != nil)
 	cases := []struct {
 		policy v1.RestartPolicy
 		code   int32
@@ -227,7 +225,6 @@ func newSizes(s *scene) {
 }
 
 func cannotStart(s *scene) {
-	s.needs("Broken", s.Broken != nil)
 	pod := s.pod(*s.Broken)
 	deadline := time.Now().Add(s.Patience)
 	told := false

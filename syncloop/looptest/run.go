@@ -18,8 +18,8 @@ import (
 	"github.com/kubeletkit/kubeletkit/syncloop"
 )
 
-// Fixture is a Runtime and what the suite must know to make pods for it. Runtime and Container are required; what is not
-// there is not tested.
+// Fixture is a Runtime and what the suite must know to make pods for it. Runtime and Container are required; rules that need
+// what is not there are left out.
 type Fixture struct {
 	Runtime syncloop.Runtime
 
@@ -40,16 +40,25 @@ type Fixture struct {
 	// has ended must return within a third of that. 0 means 30 s.
 	Patience time.Duration
 
-	// Except are rules that this runtime does not keep, by name, and why. They are skipped.
+	// Except are rules that this runtime does not keep, by name, and why. They are left out.
 	Except map[string]string
 }
 
 // Run checks that a runtime keeps the rules of this package, each in a subtest of its name. open is called once for each, and
-// may give a world of its own or one that all share: the suite makes pods under uids of its own, looks at no others, and takes
-// away what it made. Subtests run side by side.
+// once before them; it may give a world of its own or one that all share: the suite makes pods under uids of its own, looks at
+// no others, and takes away what it made. Subtests run side by side. Rules that the first fixture leaves out have none, and are
+// told in the log, with the reason.
 func Run(t *testing.T, open func(t *testing.T) Fixture) {
 	t.Helper()
+	first := open(t)
+	if err := first.check(); err != nil {
+		t.Fatal(err)
+	}
 	for _, r := range rules() {
+		if why := first.leavesOut(r); why != "" {
+			t.Logf("not tested: %s: %s", r.name, why)
+			continue
+		}
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			r.check(newScene(t, r.name, open(t)))
@@ -57,9 +66,39 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 	}
 }
 
+// check says what is wrong with a fixture.
+func (f *Fixture) check() error {
+	for excepted := range f.Except {
+		if !slices.ContainsFunc(rules(), func(r rule) bool { return r.name == excepted }) {
+			return fmt.Errorf("Fixture.Except[%q]: there is no such rule; take a name from the documentation of looptest", excepted)
+		}
+	}
+	switch {
+	case f.Runtime == nil:
+		return errors.New("Fixture.Runtime is nil: open must give the runtime that is to be tested")
+	case f.Patience < 0:
+		return fmt.Errorf("Fixture.Patience %v must not be negative", f.Patience)
+	}
+	return nil
+}
+
+// leavesOut is why a rule cannot be tested with a fixture, or empty.
+func (f *Fixture) leavesOut(r rule) string {
+	if why, excepted := f.Except[r.name]; excepted {
+		return "excepted: " + why
+	}
+	if has := map[string]bool{
+		"": true, "Ends": f.Ends != nil, "Deaf": f.Deaf != nil, "Broken": f.Broken != nil, "Next": f.Next != nil, "Notifier": f.Notifier != nil,
+	}; !has[r.needs] {
+		return "Fixture." + r.needs + " is nil"
+	}
+	return ""
+}
+
 // rule is a promise and the check of it.
 type rule struct {
 	name  string
+	needs string // a field of the Fixture, such as Deaf; empty: none
 	check func(*scene)
 }
 
@@ -78,18 +117,8 @@ type scene struct {
 
 func newScene(t *testing.T, name string, f Fixture) *scene {
 	t.Helper()
-	for excepted := range f.Except {
-		if !slices.ContainsFunc(rules(), func(r rule) bool { return r.name == excepted }) {
-			t.Fatalf("Fixture.Except[%q]: there is no such rule; take a name from the documentation of looptest", excepted)
-		}
-	}
-	switch why, excepted := f.Except[name]; {
-	case excepted:
-		t.Skip("excepted: " + why)
-	case f.Runtime == nil:
-		t.Fatal("Fixture.Runtime is nil: open must give the runtime that is to be tested")
-	case f.Patience < 0:
-		t.Fatalf("Fixture.Patience %v must not be negative", f.Patience)
+	if err := f.check(); err != nil {
+		t.Fatal(err)
 	}
 	f.Patience = cmp.Or(f.Patience, 30*time.Second)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*f.Patience)
@@ -156,14 +185,6 @@ func (s *scene) keeps(err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatalf("broken: %s\n  %v", s.rule, err)
-	}
-}
-
-// needs skips the test of a rule for which the fixture has not what it takes.
-func (s *scene) needs(field string, has bool) {
-	s.Helper()
-	if !has {
-		s.Skip("not tested: Fixture." + field + " is nil")
 	}
 }
 
