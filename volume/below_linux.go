@@ -4,10 +4,11 @@ import (
 	"errors"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubeletkit/kubeletkit/internal/below"
 )
 
 // openBelow opens what lies at a relative path below a volume, as a reference that stays with what was found. The kernel
@@ -22,7 +23,7 @@ func openBelow(volume, name string) (*os.File, error) {
 	f, err := openAt(root, name, reference(0))
 	switch {
 	case errors.Is(err, unix.EXDEV): // a link from the root of this host may lead to something within, such as /var/run in /
-		if within := leadsBelow(volume, name); within != "" {
+		if within := below.Leads(volume, name); within != "" {
 			return openAt(root, within, reference(0))
 		}
 	case errors.Is(err, unix.ENOENT):
@@ -32,24 +33,6 @@ func openBelow(volume, name string) (*os.File, error) {
 		f, err = openAt(root, name, reference(0))
 	}
 	return f, err
-}
-
-// leadsBelow is where a path below a volume leads on this host, from the volume on; empty if that is not within it. Nothing may
-// be believed of it: the links may be others by now.
-func leadsBelow(volume, name string) string {
-	base, err := filepath.EvalSymlinks(volume)
-	if err != nil {
-		return ""
-	}
-	to, err := filepath.EvalSymlinks(filepath.Join(volume, name))
-	if err != nil {
-		return ""
-	}
-	within, err := filepath.Rel(base, to)
-	if err != nil || !filepath.IsLocal(within) {
-		return ""
-	}
-	return within
 }
 
 func reference(flags uint64) unix.OpenHow {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/kubeletkit/kubeletkit/internal/below"
 )
 
 // hostLogs answers below /logs/ with the files of a folder of this host, and if query is set also with what a query asks for.
@@ -63,7 +65,7 @@ func (l logFiles) Open(name string) (fs.File, error) {
 	const how = os.O_RDONLY | syscall.O_NONBLOCK // a pipe keeps nobody waiting
 	f, err := root.OpenFile(name, how, 0)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		if to := l.leads(name); to != "" { // a link from the root, as logs of containers have
+		if to := below.Leads(l.dir, name); to != "" { // a link from the root, as logs of containers have
 			f, err = root.OpenFile(to, how, 0)
 		}
 	}
@@ -83,24 +85,6 @@ func refused(name string, err error) error {
 		err = fs.ErrPermission
 	}
 	return &fs.PathError{Op: "open", Path: name, Err: err}
-}
-
-// leads is where a path leads, from the folder on; empty if that is not within it. Nothing may be believed of it: the links may
-// be others by now.
-func (l logFiles) leads(name string) string {
-	base, err := filepath.EvalSymlinks(l.dir)
-	if err != nil {
-		return ""
-	}
-	to, err := filepath.EvalSymlinks(filepath.Join(l.dir, name))
-	if err != nil {
-		return ""
-	}
-	within, err := filepath.Rel(base, to)
-	if err != nil || !filepath.IsLocal(within) {
-		return ""
-	}
-	return within
 }
 
 // copyTo writes a file.

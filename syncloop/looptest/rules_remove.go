@@ -4,17 +4,26 @@ import (
 	"context"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
+
+// ended is a pod that ran and was stopped, and how it was seen while it ran.
+func (s *scene) ended() (*v1.Pod, runtime.Pod) {
+	s.Helper()
+	pod := s.pod(s.Container)
+	first, err := s.start(pod)
+	s.keeps(err)
+	_, err = s.end(pod.UID, pod, runtime.Termination{})
+	s.keeps(err)
+	return pod, first
+}
 
 func removeRules() []rule {
 	return []rule{
 		{name: "release leaves what ended to be read", check: func(s *scene) {
-			pod := s.pod(s.Container)
-			first, err := s.start(pod)
-			s.keeps(err)
-			_, err = s.end(pod.UID, pod, runtime.Termination{})
-			s.keeps(err)
+			pod, first := s.ended()
 			s.keeps(s.remove(pod.UID, runtime.Release))
 			seen, err := s.look(pod.UID)
 			s.keeps(err)
@@ -29,34 +38,22 @@ func removeRules() []rule {
 			}
 		}},
 		{name: "renew lets a pod begin anew", check: func(s *scene) {
-			pod := s.pod(s.Container)
-			_, err := s.start(pod)
-			s.keeps(err)
-			_, err = s.end(pod.UID, pod, runtime.Termination{})
-			s.keeps(err)
+			pod, _ := s.ended()
 			s.keeps(s.remove(pod.UID, runtime.Release))
 			s.keeps(s.remove(pod.UID, runtime.Renew))
 			s.keeps(s.gone(pod.UID))
-			_, err = s.start(pod)
+			_, err := s.start(pod)
 			s.keeps(err)
 			s.keeps(s.rest(pod))
 		}},
 		{name: "purge leaves nothing", check: func(s *scene) {
-			pod := s.pod(s.Container)
-			_, err := s.start(pod)
-			s.keeps(err)
-			_, err = s.end(pod.UID, pod, runtime.Termination{})
-			s.keeps(err)
+			pod, _ := s.ended()
 			s.keeps(s.remove(pod.UID, runtime.Release))
 			s.keeps(s.remove(pod.UID, runtime.Purge))
 			s.keeps(s.gone(pod.UID))
 		}},
 		{name: "a removal may be repeated, of what is gone too", check: func(s *scene) {
-			pod := s.pod(s.Container)
-			_, err := s.start(pod)
-			s.keeps(err)
-			_, err = s.end(pod.UID, pod, runtime.Termination{})
-			s.keeps(err)
+			pod, _ := s.ended()
 			for _, after := range []time.Duration{0, time.Millisecond} {
 				s.keeps(s.cut("Remove", after, func(ctx context.Context) error { return s.Runtime.Remove(ctx, pod.UID, runtime.Purge) }))
 			}
