@@ -42,6 +42,7 @@ func TestText(t *testing.T) {
 	tell(&cri.RunPodSandboxRequest{Config: sandbox}, &cri.RunPodSandboxResponse{PodSandboxId: "1"})
 	tell(container("a", ""), &cri.CreateContainerResponse{ContainerId: "2"})
 	tell(container("b", "2"), &cri.CreateContainerResponse{ContainerId: "3"})
+	then := r.Moment()
 	tell(container("a", "3"), &cri.CreateContainerResponse{ContainerId: "4"}) // again
 	got, err := r.Text("n", "p", "/tmp/1", "ROOT")
 	want := `--- # sandbox
@@ -78,5 +79,9 @@ config:
 	}
 	if names := strings.Join(r.Containers("n", "p"), " "); names != "a b" || r.UID("n", "p") != "u" {
 		t.Errorf("%s of %s", names, r.UID("n", "p"))
+	}
+	if all, later := r.Made("n", "p", 0), r.Made("n", "p", then); strings.Join(all, ", ") != "sandbox, container a, container b, container a" ||
+		strings.Join(later, ", ") != "container a" || len(r.Made("n", "other", 0)) > 0 {
+		t.Errorf("made %v, later %v", all, later)
 	}
 }

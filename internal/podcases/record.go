@@ -29,7 +29,15 @@ type Recorder struct {
 	pods       map[string]string // namespaces and names of pods, by ID of sandbox and container
 	updates    []update
 	stops      []Stop
+	made       []made
 	moment     int
+}
+
+// made is one request that a sandbox or container be made.
+type made struct {
+	pod    string // namespace and name
+	what   string
+	moment int
 }
 
 // Stop is a request to stop a container.
@@ -60,11 +68,13 @@ func (r *Recorder) Intercept(ctx context.Context, q any, _ *grpc.UnaryServerInfo
 	switch q := q.(type) {
 	case *cri.RunPodSandboxRequest:
 		r.sandboxes = append(r.sandboxes, proto.CloneOf(q))
+		r.note(q.GetConfig(), "sandbox")
 		if err == nil {
 			r.learn(a.(*cri.RunPodSandboxResponse).GetPodSandboxId(), "", q.GetConfig())
 		}
 	case *cri.CreateContainerRequest:
 		r.containers = append(r.containers, proto.CloneOf(q))
+		r.note(q.GetSandboxConfig(), "container "+q.GetConfig().GetMetadata().GetName())
 		if err == nil {
 			r.learn(a.(*cri.CreateContainerResponse).GetContainerId(), q.GetConfig().GetMetadata().GetName(), q.GetSandboxConfig())
 		}
@@ -110,13 +120,34 @@ func (r *Recorder) Stops(namespace, pod string, after int) (all []Stop) {
 	return all
 }
 
+// Made is what was asked to be made for a pod after a moment, in order: "sandbox", or "container" and its name.
+func (r *Recorder) Made(namespace, pod string, after int) (all []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.made {
+		if m.pod == namespace+"/"+pod && m.moment > after {
+			all = append(all, m.what)
+		}
+	}
+	return all
+}
+
+func (r *Recorder) note(pod *cri.PodSandboxConfig, what string) {
+	r.moment++
+	r.made = append(r.made, made{podKey(pod), what, r.moment})
+}
+
+func podKey(c *cri.PodSandboxConfig) string {
+	return c.GetMetadata().GetNamespace() + "/" + c.GetMetadata().GetName()
+}
+
 // learn remembers what an ID is of.
 func (r *Recorder) learn(id, container string, pod *cri.PodSandboxConfig) {
 	if r.names == nil {
 		r.names, r.pods = map[string]string{}, map[string]string{}
 	}
 	r.names[id] = container
-	r.pods[id] = pod.GetMetadata().GetNamespace() + "/" + pod.GetMetadata().GetName()
+	r.pods[id] = podKey(pod)
 }
 
 // Updates is what the runtime was told of new sizes of a pod, in order.

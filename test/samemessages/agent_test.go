@@ -35,19 +35,22 @@ const node = "node"
 
 // stage is one agent with a runtime and an API server of its own, all in a directory.
 type stage struct {
-	t      *testing.T
-	dir    string
-	api    *apifake.Server
-	record *podcases.Recorder
-	engine *runtimetest.Engine
-	cgroup string        // in which those of its pods lie
-	ended  chan struct{} // closed when the agent has
+	t       *testing.T
+	program string
+	dir     string
+	api     *apifake.Server
+	record  *podcases.Recorder
+	engine  *runtimetest.Engine
+	cgroup  string // in which those of its pods lie
+	port    int    // where the agent serves
+	process *os.Process
+	ended   chan struct{} // closed when the process has ended
 }
 
 // setUp starts an agent.
 func setUp(t *testing.T, program string, settings map[string]any, cases []*podcases.Case) *stage {
 	t.Helper()
-	s := &stage{t: t, dir: t.TempDir(), api: apifake.New(), record: new(podcases.Recorder)}
+	s := &stage{t: t, program: program, dir: t.TempDir(), api: apifake.New(), record: new(podcases.Recorder), port: asuser.FreePort(t)}
 	t.Cleanup(s.api.Close)
 	for _, d := range []string{"root", "logs", "certificates", "manifests"} {
 		must(t, os.Mkdir(s.path(d), 0o755))
@@ -56,7 +59,8 @@ func setUp(t *testing.T, program string, settings map[string]any, cases []*podca
 	s.serveRuntime(cases)
 	port := s.serveAPI(cases)
 	s.writeConfigs(port, settings)
-	s.run(program)
+	t.Cleanup(s.cleanUp)
+	s.start()
 	return s
 }
 
@@ -113,6 +117,17 @@ func (s *stage) serveRuntime(cases []*podcases.Case) {
 	s.t.Cleanup(server.Stop)
 }
 
+// playScripts has containers with a script of a shell do what it says.
+func (s *stage) playScripts() {
+	does := s.engine.Behave
+	s.engine.Behave = func(c *runtime.ContainerConfig) runtimetest.Behavior {
+		if len(c.Command) > 0 && c.Command[0] == "sh" {
+			return runtimetest.Shell(c)
+		}
+		return does(c)
+	}
+}
+
 // serveAPI serves the objects of the cases, but not yet their pods.
 func (s *stage) serveAPI(cases []*podcases.Case) (address string) {
 	for _, ns := range []string{"default", "kube-system", "kube-node-lease"} {
@@ -145,7 +160,7 @@ func (s *stage) writeConfigs(api string, settings map[string]any) {
 	config := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"containerRuntimeEndpoint": "unix://" + s.path("cri.sock"), "podLogsDir": s.path("logs"), "resolvConf": s.path("resolv.conf"),
-		"address": "127.0.0.1", "port": asuser.FreePort(s.t), "healthzPort": 0,
+		"address": "127.0.0.1", "port": s.port, "healthzPort": 0,
 		"authentication": map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
 		"authorization":  map[string]any{"mode": "AlwaysAllow"},
 		"clusterDNS":     []string{"192.0.2.53"}, "clusterDomain": "cluster.example.invalid",
@@ -171,34 +186,43 @@ func (s *stage) writeJSON(name string, v any) {
 	must(s.t, os.WriteFile(s.path(name), data, 0o600))
 }
 
-// run starts the agent; it ends with the test.
-func (s *stage) run(program string) {
-	log, err := os.Create(s.path("agent.log"))
+// start starts a process of the agent.
+func (s *stage) start() {
+	log, err := os.OpenFile(s.path("agent.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	must(s.t, err)
-	cmd := exec.Command(program, "--config="+s.path("config.json"), "--root-dir="+s.path("root"), "--cert-dir="+s.path("certificates"),
+	defer log.Close()
+	cmd := exec.Command(s.program, "--config="+s.path("config.json"), "--root-dir="+s.path("root"), "--cert-dir="+s.path("certificates"),
 		"--hostname-override="+node, "--kubeconfig="+s.path("kubeconfig"), "--node-ip="+address(s.t), "--v=2")
 	cmd.Stdout, cmd.Stderr = log, log
 	must(s.t, cmd.Start())
-	s.ended = make(chan struct{})
+	ended := make(chan struct{})
+	s.process, s.ended = cmd.Process, ended
 	go func() {
 		_ = cmd.Wait() // its log says how
-		close(s.ended)
+		close(ended)
 	}()
-	s.t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		<-s.ended
-		log.Close()
-		if s.t.Failed() {
-			text, _ := os.ReadFile(log.Name())
-			s.t.Logf("the end of the log of %s:\n%s", program, text[max(0, len(text)-4000):])
-		}
-		if *keep != "" {
-			text, _ := os.ReadFile(log.Name())
-			must(s.t, os.MkdirAll(*keep, 0o755))
-			must(s.t, os.WriteFile(filepath.Join(*keep, filepath.Base(program)+".log"), text, 0o644))
-		}
-		unmountBelow(s.t, s.path("root"))
-	})
+}
+
+// kill ends the process, which gets no word in.
+func (s *stage) kill() {
+	if s.process == nil {
+		return
+	}
+	_ = s.process.Kill() // it may have ended
+	<-s.ended
+}
+
+func (s *stage) cleanUp() {
+	s.kill()
+	text, _ := os.ReadFile(s.path("agent.log"))
+	if s.t.Failed() {
+		s.t.Logf("the end of the log of %s:\n%s", s.program, text[max(0, len(text)-4000):])
+	}
+	if *keep != "" {
+		must(s.t, os.MkdirAll(*keep, 0o755))
+		must(s.t, os.WriteFile(filepath.Join(*keep, filepath.Base(s.program)+".log"), text, 0o644))
+	}
+	unmountBelow(s.t, s.path("root"))
 }
 
 // unmountBelow undoes the mounts of volumes, which the pods of a killed agent keep.

@@ -5,8 +5,8 @@
 // but for the differences listed, with their reasons, in allowed_test.go. So must be who ends for a critical pod, and what
 // people read of it.
 //
-// TestSameOfRandomPods puts pods together from the lines of testdata, and compares their statuses, too. To look for what
-// nobody has thought of yet, run many others and keep what both agents say:
+// TestSameOfRandomPods puts pods together from the lines of testdata, and compares their statuses, too, also after both agents
+// were killed and started again. To look for what nobody has thought of yet, run many others and keep what both agents say:
 //
 //	go test ./samemessages -run RandomPods -seed 1000 -pods 100 -keep /tmp/kept
 //

@@ -14,8 +14,6 @@ import (
 
 	"github.com/kubeletkit/kubeletkit/internal/apifake"
 	"github.com/kubeletkit/kubeletkit/internal/podcases"
-	"github.com/kubeletkit/kubeletkit/runtime"
-	"github.com/kubeletkit/kubeletkit/runtime/runtimetest"
 	"github.com/kubeletkit/kubeletkit/test/agent"
 )
 
@@ -62,13 +60,7 @@ func TestSameEnds(t *testing.T) {
 		theirs, ours = setUp(t, kubelet, nil, cases), setUp(t, agent.Program(t), nil, cases)
 		both := []*stage{theirs, ours}
 		for _, s := range both {
-			does := s.engine.Behave
-			s.engine.Behave = func(c *runtime.ContainerConfig) runtimetest.Behavior {
-				if len(c.Command) > 0 && c.Command[0] == "sh" {
-					return runtimetest.Shell(c)
-				}
-				return does(c)
-			}
+			s.playScripts()
 			s.give(cases)
 		}
 		for name, d := range theirs.until(t, ours, cases, *patience/3) {

@@ -22,8 +22,6 @@ import (
 
 	"github.com/kubeletkit/kubeletkit/internal/apifake"
 	"github.com/kubeletkit/kubeletkit/internal/podcases"
-	"github.com/kubeletkit/kubeletkit/runtime"
-	"github.com/kubeletkit/kubeletkit/runtime/runtimetest"
 	"github.com/kubeletkit/kubeletkit/test/agent"
 )
 
@@ -159,29 +157,27 @@ func randomCases(t *testing.T) (cases []*podcases.Case) {
 }
 
 // Of pods that say several things at once, chosen at random, both agents tell a runtime the same, and the same of how they are.
+// So they do after they were killed and started again.
 func TestSameOfRandomPods(t *testing.T) {
 	cases := randomCases(t)
 	kubelet := upstream(t)
-	var differ map[string]string
+	var differ, after map[string]string
 	t.Run("agents", func(t *testing.T) {
 		theirs, ours := setUp(t, kubelet, nil, cases), setUp(t, agent.Program(t), nil, cases)
 		for _, s := range []*stage{theirs, ours} {
-			does := s.engine.Behave
-			s.engine.Behave = func(c *runtime.ContainerConfig) runtimetest.Behavior {
-				if len(c.Command) > 0 && c.Command[0] == "sh" {
-					return runtimetest.Shell(c)
-				}
-				return does(c)
-			}
+			s.playScripts()
 			s.give(cases)
 		}
 		differ = theirs.until(t, ours, cases, *patience)
+		after = theirs.restarted(t, ours, cases)
 	})
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
-			if differ[c.Name] != "" {
-				spec, _ := yaml.Marshal(c.Pod.Spec)
-				t.Errorf("the kubelet (-) and nodeagent (+) differ:\n%s\nThe pod:\n%s", differ[c.Name], spec)
+			spec, _ := yaml.Marshal(c.Pod.Spec)
+			if d := differ[c.Name]; d != "" {
+				t.Errorf("the kubelet (-) and nodeagent (+) differ:\n%s\nThe pod:\n%s", d, spec)
+			} else if d := after[c.Name]; d != "" {
+				t.Errorf("after a restart the kubelet (-) and nodeagent (+) differ:\n%s\nThe pod:\n%s", d, spec)
 			}
 		})
 	}
@@ -236,6 +232,9 @@ func (s *stage) status(c *podcases.Case) *v1.PodStatus {
 		status.Resources = nil // the kubelet reads them from the cgroup
 	} else if r != nil {
 		delete(r.Limits, v1.ResourceMemory) // it takes no limit for a large one
+		if r.Limits.Cpu().Cmp(least) <= 0 {
+			delete(r.Limits, v1.ResourceCPU)
+		}
 		if len(r.Limits) == 0 {
 			r.Limits = nil
 		}
