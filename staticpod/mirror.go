@@ -157,6 +157,7 @@ func mirror(static *v1.Pod, node *v1.Node) *v1.Pod {
 	m := &p.ObjectMeta
 	m.UID, m.ResourceVersion, m.Generation, m.CreationTimestamp, m.ManagedFields = "", "", 0, metav1.Time{}, nil
 	p.Status = v1.PodStatus{}
+	p.Spec.Priority, p.Spec.PreemptionPolicy = nil, nil // the server sets them by the class, and takes no others
 	m.Annotations = maps.Clone(m.Annotations)
 	m.Annotations[podspec.MirrorAnnotation] = hash(static)
 	controller := true

@@ -101,6 +101,7 @@ func TestTheMirrorIsACopyThatSaysSo(t *testing.T) {
 	p.OwnerReferences = []metav1.OwnerReference{{Kind: "Other"}}
 	p.Annotations["mine"] = "kept"
 	p.Status = v1.PodStatus{Phase: v1.PodRunning}
+	p.Spec.Priority, p.Spec.PreemptionPolicy = new(int32(2_000_001_000)), new(v1.PreemptNever)
 	before := p.DeepCopy()
 	m := mirror(p, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}})
 	if !mirrors(m, p) || m.UID != "" || m.Status.Phase != "" || m.Labels["a"] != "b" || m.Annotations["mine"] != "kept" || m.Spec.NodeName != "n1" {
@@ -111,6 +112,10 @@ func TestTheMirrorIsACopyThatSaysSo(t *testing.T) {
 	}
 	if len(m.OwnerReferences) != 1 {
 		t.Fatalf("owners %v", m.OwnerReferences)
+	}
+	// Field report kubernetes/website#46859 (kubernetes/kubernetes#133535): a server refuses a priority that it has not made of the class.
+	if m.Spec.Priority != nil || m.Spec.PreemptionPolicy != nil || p.Spec.Priority == nil {
+		t.Errorf("priority %v, policy %v", m.Spec.Priority, m.Spec.PreemptionPolicy)
 	}
 	o := m.OwnerReferences[0]
 	if o.APIVersion != "v1" || o.Kind != "Node" || o.Name != "n1" || o.UID != "node-uid" || o.Controller == nil || !*o.Controller || o.BlockOwnerDeletion != nil {
