@@ -135,6 +135,26 @@ func TestWhatHasEndedForGoodDoesNotRunAgainWhenItsRecordIsRemoved(t *testing.T) 
 	}
 }
 
+// The same of a pod from a file, whose source shows no status.
+func TestWhatHasEndedForGoodInAPodFromAFileDoesNotRunAgain(t *testing.T) {
+	onNode(t, nil, func(n *node) {
+		n.do("add web policy=OnFailure done=exit_0 app=sleep_600")
+		p := n.pods["web"]
+		time.Sleep(time.Second)
+		if err := n.engine.RemoveContainer(t.Context(), n.container(p, "done").ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if c := n.container(p, "done"); c != nil {
+			t.Errorf("it runs again: %+v", c)
+		}
+		time.Sleep(11 * time.Minute)
+		if got := n.roster.Pods()[0].Status; got.Phase != v1.PodSucceeded {
+			t.Errorf("in the end the pod is %s, %+v", got.Phase, got.ContainerStatuses)
+		}
+	})
+}
+
 // KEP-5532: a pod that has all of itself restarted, again and again, waits as a container does that restarts alone.
 func TestAPodThatKeepsRestartingAllOfItselfBacksOff(t *testing.T) {
 	onNode(t, nil, func(n *node) {

@@ -247,8 +247,12 @@ func (l *Loop) sync(ctx context.Context, w *worker, news func()) error {
 	}
 	l.r.mu.Lock()
 	w.applying = true
+	known := *pod // as its newest status tells, which its source may show later, or never
+	if w.last.Phase != "" {
+		known.Status = w.last
+	}
 	l.r.mu.Unlock()
-	result, err := l.cfg.Runtime.Sync(ctx, pod, in)
+	result, err := l.cfg.Runtime.Sync(ctx, &known, in)
 	l.acted(w, in.Network, result)
 	return err
 }
