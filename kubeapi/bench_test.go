@@ -89,7 +89,7 @@ func BenchmarkStatusPatch(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := statusPatch(p, status.Merge(p.Status, to)); err != nil {
+				if _, err := statusPatch(p, status.Merge(p, to)); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -139,7 +139,7 @@ func (s *Sink) read(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
 
 // write sends the difference to what is known and returns what is known then.
 func (s *Sink) write(ctx context.Context, known *v1.Pod, st v1.PodStatus) (*v1.Pod, error) {
-	patch, err := statusPatch(known, status.Merge(known.Status, st))
+	patch, err := statusPatch(known, status.Merge(known, st))
 	if err != nil || patch == nil {
 		return known, err
 	}

@@ -158,6 +158,28 @@ func TestATerminalPhaseNeverGoesBack(t *testing.T) {
 	})
 }
 
+// Field report: a comment in kubernetes/kubernetes#83705: a machine went down, and while init containers ran once more the server
+// refused each status of their pod.
+func TestAnInitContainerThatRunsOnceMoreKeepsNoStatusBack(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		web := pod("web")
+		web.Spec.RestartPolicy, web.Spec.InitContainers = v1.RestartPolicyOnFailure, []v1.Container{{Name: "init"}}
+		s := &Sink{Client: b.client}
+		done := v1.ContainerStatus{Name: "init", Ready: true, State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}}
+		st := running("True")
+		st.InitContainerStatuses = []v1.ContainerStatus{done}
+		p := b.put(web)
+		b.update(s, p, st)
+		again := running("False")
+		again.InitContainerStatuses = []v1.ContainerStatus{{Name: "init", RestartCount: 1, State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
+		b.update(s, p, again)
+		is := b.now(p).Status
+		if got := is.InitContainerStatuses[0]; is.ContainerStatuses[0].Ready || got.Ready || got.RestartCount != 1 || got.State.Terminated == nil {
+			t.Errorf("the server is told %+v, %+v", is.ContainerStatuses, got)
+		}
+	})
+}
+
 func TestCase_c078_what_others_wrote_over_our_status_is_corrected(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		s := &Sink{Client: b.client}

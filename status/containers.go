@@ -250,8 +250,8 @@ func (l *look) restarts(c *runtime.Container, old *v1.ContainerStatus) int32 {
 
 // waiting puts the reason why a container does not run in place of how it ended, once it is to be started (again).
 func (l *look) waiting(s *v1.ContainerStatus, c *v1.Container, kind plan.Kind, newest *runtime.Container) {
-	if kind == plan.Init || kind == plan.Sidecar {
-		if newest != nil && newest.State == runtime.Exited && newest.ExitCode == 0 {
+	if newest != nil && newest.State == runtime.Exited && newest.ExitCode == 0 {
+		if kind == plan.Sidecar || kind == plan.Init && !plan.InitFailed(newest.ExitCode, newest.Reason) {
 			return
 		}
 	}
@@ -260,13 +260,21 @@ func (l *look) waiting(s *v1.ContainerStatus, c *v1.Container, kind plan.Kind, n
 		return
 	}
 	why, ok := l.in.Seen.Waiting[c.Name]
-	if !ok || !plan.Restarts(l.in.Pod, c, newest) {
+	if !ok || !l.again(c, kind, newest) {
 		return
 	}
 	if s.State.Terminated != nil {
 		s.LastTerminationState = s.State
 	}
 	s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: why.Reason, Message: why.Message}}
+}
+
+// again says that a container is to be started (again).
+func (l *look) again(c *v1.Container, kind plan.Kind, newest *runtime.Container) bool {
+	if kind == plan.Init && newest != nil && newest.State == runtime.Exited { // it has failed
+		return l.in.Pod.DeletionTimestamp == nil && plan.InitRestarts(l.in.Pod, c, newest.ExitCode)
+	}
+	return plan.Restarts(l.in.Pod, c, newest)
 }
 
 // pastInit says that a regular container was created, which happens only once all init containers succeeded.
@@ -289,7 +297,7 @@ func (l *look) healthy(s *v1.ContainerStatus, c *v1.Container, kind plan.Kind, n
 	started := s.State.Running != nil && hasStarted(s, c, result.Startup, old)
 	s.Started = &started
 	if kind == plan.Init {
-		s.Ready = s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
+		s.Ready = s.State.Terminated != nil && !initFailed(s.State.Terminated)
 		return
 	}
 	s.Ready = started && (c.ReadinessProbe == nil || result.Readiness == runtime.Passing)

@@ -29,6 +29,8 @@ func TestContainers(t *testing.T) {
 	withSidecar := pod(always, "s-a", "app")
 	debugged := pod(always, "app", "e-d")
 	unknown := instance("app", 0, runtime.Unknown)
+	oom := exited("i-a", 0, 0)
+	oom.Reason = "OOMKilled"
 	for _, tt := range []struct {
 		rule string
 		in   Input
@@ -50,6 +52,8 @@ func TestContainers(t *testing.T) {
 		{"an ephemeral container is neither ready nor started", Input{Pod: pod(always, "app", "e-d"), Seen: seen(running("app", 0), running("e-d", 0))}, "app: run #0 R S\ne-d: run #0"},
 		{"ended", Input{Pod: app, Seen: seen(exited("app", 0, 3))}, "app: exit=3/Error #0"},
 		{"an init container that succeeded is ready", Input{Pod: withInit, Seen: seen(exited("i-a", 0, 0))}, "i-a: exit=0/Completed #0 R\napp: wait=PodInitializing #0"},
+		{"an init container killed for memory is not, whatever its exit code", Input{Pod: pod(never, "i-a", "app"), Seen: seen(oom)}, "i-a: exit=0/OOMKilled #0\napp: wait=PodInitializing #0"},
+		{"it waits for its next start", Input{Pod: pod(onFailure, "i-a", "app"), Seen: waits(seen(oom), "i-a", "CrashLoopBackOff")}, "i-a: wait=CrashLoopBackOff last:exit=0/OOMKilled #0\napp: wait=PodInitializing #0"},
 		{"the newest is the state, the one before the last state, older ones count for nothing", Input{Pod: app, Seen: seen(running("app", 2), exited("app", 1, 1), exited("app", 0, 2))}, "app: run last:exit=1/Error #2 R S"},
 
 		{"waiting for the next start: how it ended moves to the last state", Input{Pod: app, Seen: waits(seen(exited("app", 1, 1)), "app", "CrashLoopBackOff")}, "app: wait=CrashLoopBackOff last:exit=1/Error #1"},

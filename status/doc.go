@@ -34,7 +34,8 @@
 // one delivered is not sent again, unless the pod as its source shows it says otherwise for ten seconds: somebody
 // has written over it.
 //
-// A status in which a container leaves Terminated although nothing allows it to restart is refused.
+// A status in which a container leaves Terminated although nothing allows it to restart is refused, but for init containers
+// that succeeded: in a new sandbox they run once more.
 // Whether the receiver's copy may go from terminal back to running is the receiver's to decide; a Sink that
 // writes into an object others write to, too, sends what [Merge] says.
 //

@@ -62,7 +62,7 @@ func askedToEnd(pod *v1.Pod) time.Time {
 	return at.Add(-time.Duration(*grace) * time.Second)
 }
 
-func succeeded(s v1.ContainerState) bool { return s.Terminated != nil && s.Terminated.ExitCode == 0 }
+func succeeded(s v1.ContainerState) bool { return s.Terminated != nil && !initFailed(s.Terminated) }
 
 // begun are the init containers up to the last that ever started. The first is always among them.
 func begun(list []v1.ContainerStatus) []v1.ContainerStatus {

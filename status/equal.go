@@ -37,19 +37,23 @@ func bare(s *v1.PodStatus) v1.PodStatus {
 	return b
 }
 
-// legal refuses a move that cannot be true: a container that ended for good does not run or wait again.
+// legal refuses a move that cannot be true: a container that ended for good does not run or wait again. An init container that did
+// its work does so in a new sandbox.
 func legal(pod *v1.Pod, from, to *v1.PodStatus) error {
 	if pod.Spec.RestartPolicy == v1.RestartPolicyAlways || plan.CouldRestartAll(pod) {
 		return nil
 	}
 	for c := range restartables(pod) {
 		was := find(from.ContainerStatuses, c.Name).State.Terminated
-		is := lookup(to.ContainerStatuses, c.Name)
+		is, restarts := lookup(to.ContainerStatuses, c.Name), plan.RestartsAfter
 		if is == nil {
 			was = find(from.InitContainerStatuses, c.Name).State.Terminated
-			is = lookup(to.InitContainerStatuses, c.Name)
+			is, restarts = lookup(to.InitContainerStatuses, c.Name), plan.InitRestarts
+			if was != nil && !initFailed(was) {
+				continue
+			}
 		}
-		if was == nil || is == nil || is.State.Terminated != nil || plan.RestartsAfter(pod, c, was.ExitCode) {
+		if was == nil || is == nil || is.State.Terminated != nil || restarts(pod, c, was.ExitCode) {
 			continue
 		}
 		if was.ExitCode == 0 || pod.Spec.RestartPolicy != v1.RestartPolicyOnFailure {

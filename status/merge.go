@@ -4,9 +4,11 @@ import (
 	"cmp"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeletkit/kubeletkit/runtime/plan"
 )
 
-// Merge is what to write over the status that a server has of a pod, so that nothing of anybody else is lost. It is a pure
+// Merge is what to write over the status of a pod as a server has it, so that nothing of anybody else is lost. It is a pure
 // function; the answer shares no memory with its arguments. Whoever sends it asks for the uid in the same request.
 //
 //   - Conditions of others, claim statuses, the nominated node, the start time and the QoS class stay as the server has them.
@@ -14,8 +16,11 @@ import (
 //   - A terminal phase of ours waits until no container status of ours shows Running: until then phase, reason and message
 //     stay the server's. DisruptionTarget is told together with the terminal phase, and not before.
 //   - With a terminal phase Ready and ContainersReady are never True.
-func Merge(server, ours v1.PodStatus) v1.PodStatus {
-	server, out := *server.DeepCopy(), *ours.DeepCopy()
+//   - An init container that ended for good and runs once more, in a new sandbox, stays ended and is not ready: a server takes
+//     no other status of it, and with it none of the pod.
+func Merge(pod *v1.Pod, ours v1.PodStatus) v1.PodStatus {
+	server, out := *pod.Status.DeepCopy(), *ours.DeepCopy()
+	keepEnds(pod, &server, &out)
 	out.ObservedGeneration = max(server.ObservedGeneration, ours.ObservedGeneration)
 	out.NominatedNodeName = server.NominatedNodeName
 	out.ResourceClaimStatuses = server.ResourceClaimStatuses
@@ -36,6 +41,20 @@ func Merge(server, ours v1.PodStatus) v1.PodStatus {
 		notReady(&out, server.Conditions)
 	}
 	return out
+}
+
+// keepEnds leaves init containers ended that the server knows to have ended for good.
+func keepEnds(pod *v1.Pod, server, out *v1.PodStatus) {
+	if plan.CouldRestartAll(pod) {
+		return
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		was, is := find(server.InitContainerStatuses, c.Name).State.Terminated, lookup(out.InitContainerStatuses, c.Name)
+		if was != nil && is != nil && is.State.Terminated == nil && !plan.RestartsAfter(pod, c, was.ExitCode) {
+			is.State = v1.ContainerState{Terminated: was}
+		}
+	}
 }
 
 func anyRunning(s *v1.PodStatus) bool {

@@ -39,6 +39,9 @@ func ends(s v1.PodStatus) v1.PodStatus {
 	return where(s, v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}})
 }
 
+// has is a pod of which a server has that status.
+func has(s v1.PodStatus) *v1.Pod { return &v1.Pod{Status: s} }
+
 // line writes a status as st takes it.
 func line(s v1.PodStatus) string {
 	words := []string{string(s.Phase), s.Reason}
@@ -156,14 +159,14 @@ func TestMerge(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.rule, func(t *testing.T) {
 			server, ours := *tt.server.DeepCopy(), *tt.ours.DeepCopy()
-			got := Merge(tt.server, tt.ours)
+			got := Merge(has(tt.server), tt.ours)
 			if line(got) != tt.want {
 				t.Errorf("merged\n  %q\nwant\n  %q", line(got), tt.want)
 			}
 			if !equality.Semantic.DeepEqual(server, tt.server) || !equality.Semantic.DeepEqual(ours, tt.ours) {
 				t.Error("an argument was changed")
 			}
-			if again := Merge(got, tt.ours); line(again) != line(got) {
+			if again := Merge(has(got), tt.ours); line(again) != line(got) {
 				t.Errorf("merged into its own answer, it changes\n  %q\nto\n  %q", line(got), line(again))
 			}
 		})
@@ -180,7 +183,7 @@ func TestMergeKeepsWhatTheServerKnowsBetter(t *testing.T) {
 		ObservedGeneration: 3, QOSClass: v1.PodQOSBurstable, StartTime: new(metav1.NewTime(now)),
 		ResourceClaimStatuses: []v1.PodResourceClaimStatus{{Name: "stale"}}, PodIP: "10.0.0.7",
 	}
-	got := Merge(server, ours)
+	got := Merge(has(server), ours)
 	want := *server.DeepCopy()
 	want.PodIP = "10.0.0.7"
 	if !equality.Semantic.DeepEqual(got, want) {
@@ -196,16 +199,50 @@ func TestMergeKeepsTheTimeAtWhichReadyBecameFalse(t *testing.T) {
 	server, ours := st(v1.PodFailed, "", "Ready=False/PodFailed"), st(v1.PodRunning, "", "Ready=True")
 	server.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-time.Hour))
 	ours.Conditions[0].LastTransitionTime = metav1.NewTime(now)
-	if at := Merge(server, ours).Conditions[0].LastTransitionTime; !at.Equal(&server.Conditions[0].LastTransitionTime) {
+	if at := Merge(has(server), ours).Conditions[0].LastTransitionTime; !at.Equal(&server.Conditions[0].LastTransitionTime) {
 		t.Errorf("Ready is False since %v, want the server's %v", at, server.Conditions[0].LastTransitionTime)
+	}
+}
+
+// Field reports: a comment in kubernetes/kubernetes#83705, and #140309: a machine went down, init containers ran once more, and the
+// server took no status of the pod as long as they did.
+func TestMergeKeepsTheEndOfAnInitContainerThatRunsOnceMore(t *testing.T) {
+	again := with(pod(always, "i-a", "app"), on("i-a", rule(v1.ContainerRestartRuleActionRestartAllContainers, 7)))
+	for _, tt := range []struct {
+		rule    string
+		pod     *v1.Pod
+		was, is string
+		want    string
+	}{
+		{"OnFailure: it ended well and runs", pod(onFailure, "i-a", "app"), "i-a:0 app:1", "i-a:run app:wait", "exit=0/"},
+		{"OnFailure: it ended well and is in a crash loop", pod(onFailure, "i-a", "app"), "i-a:0 app:1", "i-a:crash1 app:wait", "exit=0/"},
+		{"OnFailure: it ended well and fails now", pod(onFailure, "i-a", "app"), "i-a:0 app:1", "i-a:1 app:wait", "exit=1/"},
+		{"OnFailure: it failed and runs", pod(onFailure, "i-a", "app"), "i-a:1 app:wait", "i-a:run app:wait", "run"},
+		{"OnFailure: it was killed for memory and runs", pod(onFailure, "i-a", "app"), "i-a:oom app:wait", "i-a:run app:wait", "exit=0/OOMKilled"}, // a server looks at the code alone
+		{"Never: what never ran behind it does", pod(never, "i-a", "app"), "i-a:0 app:wait", "i-a:run app:wait", "exit=0/"},
+		{"Always: it may run as often as it likes", pod(always, "i-a", "app"), "i-a:0 app:1", "i-a:run app:wait", "run"},
+		{"its own policy decides", with(pod(always, "i-a", "app"), on("i-a", ownPolicy(v1.ContainerRestartPolicyNever))), "i-a:0 app:1", "i-a:run app:wait", "exit=0/"},
+		{"where all restart, all may", again, "i-a:0 app:1", "i-a:run app:wait", "run"},
+		{"a sidecar restarts always", pod(never, "s-a", "app"), "s-a:0 app:run", "s-a:run app:run", "run"},
+	} {
+		tt.pod.Status = states(tt.was)
+		ours := states(tt.is)
+		ours.InitContainerStatuses[0].ContainerID = "rt://new"
+		got := Merge(tt.pod, ours).InitContainerStatuses[0]
+		if shortState(got.State) != tt.want || got.ContainerID != "rt://new" || got.Ready {
+			t.Errorf("%s: %+v, want %s", tt.rule, got, tt.want)
+		}
+		if err := legal(tt.pod, &tt.pod.Status, &ours); err != nil {
+			t.Errorf("%s: %v", tt.rule, err)
+		}
 	}
 }
 
 func BenchmarkMerge(b *testing.B) {
 	p := pod(always, "i-a", "s-b", "app", "log")
 	ours := told(p, seen(running("app", 0), running("log", 0), running("s-b", 0), exited("i-a", 0, 0)))
-	server := Merge(st(v1.PodPending, "", "PodScheduled=True", "gate=True"), ours)
+	p.Status = Merge(has(st(v1.PodPending, "", "PodScheduled=True", "gate=True")), ours)
 	for b.Loop() {
-		Merge(server, ours)
+		Merge(p, ours)
 	}
 }

@@ -85,12 +85,13 @@ type counts struct {
 // phaseOf is the phase the container statuses of s amount to. stopping: nothing is restarted any more.
 func phaseOf(pod *v1.Pod, s *v1.PodStatus, stopping, initialized bool) v1.PodPhase {
 	n := count(pod, s)
+	done := n.final > 0 && n.final == len(pod.Spec.Containers) // whatever is known of its sidecars
 	switch {
 	case n.failedInit > 0:
 		return v1.PodFailed
-	case n.pendingInit > 0, n.pendingSidecar > 0 && !initialized, n.waiting > 0:
+	case n.pendingInit > 0:
 		return v1.PodPending
-	case n.unknown > 0:
+	case !done && (n.pendingSidecar > 0 && !initialized || n.waiting > 0 || n.unknown > 0):
 		return v1.PodPending
 	case n.running > 0:
 		return v1.PodRunning
@@ -127,7 +128,7 @@ func (n *counts) init(pod *v1.Pod, c *v1.Container, cs v1.ContainerStatus) {
 	switch {
 	case end == nil:
 		n.pendingInit++
-	case end.ExitCode != 0 && !restartable(pod, c, end):
+	case initFailed(end) && end.Reason != reasonRestartingAll && !plan.InitRestarts(pod, c, end.ExitCode):
 		n.failedInit++
 	}
 }
@@ -180,6 +181,11 @@ func ended(cs v1.ContainerStatus) *v1.ContainerStateTerminated {
 	default:
 		return nil
 	}
+}
+
+// initFailed says that an init container which ended did not do its work.
+func initFailed(end *v1.ContainerStateTerminated) bool {
+	return plan.InitFailed(end.ExitCode, end.Reason)
 }
 
 func restartable(pod *v1.Pod, c *v1.Container, end *v1.ContainerStateTerminated) bool {

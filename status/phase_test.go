@@ -17,7 +17,7 @@ const (
 )
 
 // states makes container statuses of a line such as "i-a:0 s-b:run app:wait log:crash2": an exit code, run, up (a sidecar
-// that has started), wait, or crash and the exit code it waits after.
+// that has started), wait, oom, or crash and the exit code it waits after.
 func states(line string) (s v1.PodStatus) {
 	for word := range strings.FieldsSeq(line) {
 		name, state, _ := strings.Cut(word, ":")
@@ -39,6 +39,9 @@ func states(line string) (s v1.PodStatus) {
 			cs.State.Waiting = &v1.ContainerStateWaiting{}
 			cs.LastTerminationState = end(strings.TrimPrefix(state, "crash"))
 		case state == "none":
+		case state == "oom":
+			cs.State = end("0")
+			cs.State.Terminated.Reason = "OOMKilled"
 		case state == "all":
 			cs.State = end("137")
 			cs.State.Terminated.Reason = reasonRestartingAll
@@ -85,6 +88,8 @@ func TestPhase(t *testing.T) {
 		{"init container failed and restarts", always, "i-a:1 app:wait", pending},
 		{"init container in a crash loop", always, "i-a:crash1 app:wait", pending},
 		{"Never: init container failed", never, "i-a:1 app:wait", failed},
+		{"Never: init container killed for memory, whatever its exit code", never, "i-a:oom app:wait", failed}, // kubernetes/kubernetes#116676
+		{"OnFailure: init container killed for memory", onFailure, "i-a:oom app:wait", pending},
 		{"Never: init container waits after a failure", never, "i-a:crash1 app:wait", failed},
 		{"OnFailure: init container failed and restarts", onFailure, "i-a:1 app:wait", pending},
 		{"init containers done, app not created", always, "i-a:0 app:wait", pending},
@@ -93,6 +98,9 @@ func TestPhase(t *testing.T) {
 		{"sidecar not started holds the pod back", always, "s-a:run app:run", pending},
 		{"sidecar started", always, "s-a:up app:run", run},
 		{"sidecar waits for its first start", always, "s-a:wait app:wait", pending},
+		{"a sidecar of which nothing is known does not keep a finished pod", never, "s-a:wait app:0", ok},
+		{"nor one without a state", onFailure, "s-a:none app:0 log:0", ok},
+		{"it does keep one that is not", never, "s-a:wait app:0 log:wait", pending},
 		{"sidecar missing", always, "app:run s-a:none", pending},
 		{"sidecar in a crash loop does not count", always, "s-a:crash1 app:run", run},
 		{"sidecar ended does not count", always, "s-a:1 app:run", run},

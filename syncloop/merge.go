@@ -195,7 +195,7 @@ const review = 11 * time.Second
 
 // echo says that the only news of a pod is the status that was told of it.
 func echo(w *worker, old, pod *v1.Pod) bool {
-	return w.source == apiSource && w.last.Phase != "" && equality.Semantic.DeepEqual(status.Merge(old.Status, w.last), pod.Status)
+	return w.source == apiSource && w.last.Phase != "" && equality.Semantic.DeepEqual(status.Merge(old, w.last), pod.Status)
 }
 
 // sooner says that the time to end was shortened.

@@ -129,7 +129,7 @@ func (s *server) write(p *v1.Pod, st v1.PodStatus) (v1.PodStatus, error) {
 	case o == nil:
 		return st, runtime.ErrNotFound
 	}
-	st = status.Merge(o.Status, st)
+	st = status.Merge(o, st)
 	if !equality.Semantic.DeepEqual(o.Status, st) {
 		o = o.DeepCopy()
 		o.Status = st

@@ -285,6 +285,9 @@ func (s *Server) update(c Call) (runtime.Object, error) {
 	is.SetDeletionTimestamp(was.GetDeletionTimestamp())
 	is.SetManagedFields(was.GetManagedFields())
 	keep(c.Sub == "status", was, is)
+	if err := endsStay(was, is); err != nil {
+		return nil, err
+	}
 	is.SetResourceVersion(was.GetResourceVersion())
 	if same(was, is) {
 		return clone(was), nil

@@ -89,7 +89,7 @@ func (p *planner) init(s *initState, i int, seen *runtime.Container) {
 	case runtime.Running:
 	case runtime.Exited:
 		switch {
-		case !InitFailed(seen):
+		case !initFailed(seen):
 			p.next(s, i)
 		case initRestarts(p.Pod, c, seen):
 			s.starts = append(s.starts, start{c, Init})
@@ -133,21 +133,29 @@ func (p *planner) replace(s *initState, c *v1.Container, kind Kind, seen *runtim
 	s.starts = append(s.starts, start{c, kind})
 }
 
-// InitFailed says that an init container which ended did not do its work. Being killed for memory is a failure whatever
+// InitFailed says that an init container which ended so did not do its work. Being killed for memory is a failure whatever
 // the exit code.
-func InitFailed(c *runtime.Container) bool {
-	return c.ExitCode != 0 || c.State == runtime.Unknown || c.Reason == "OOMKilled"
+func InitFailed(exit int32, reason string) bool {
+	return exit != 0 || reason == "OOMKilled"
+}
+
+// InitRestarts says whether an init container that failed is started again.
+func InitRestarts(pod *v1.Pod, c *v1.Container, exit int32) bool {
+	if exit == 0 { // killed for memory
+		exit = 137
+	}
+	return RestartsAfter(pod, c, exit)
+}
+
+func initFailed(c *runtime.Container) bool {
+	return c.State == runtime.Unknown || InitFailed(c.ExitCode, c.Reason)
 }
 
 // initEndsPod says that an init container has failed and does not run again.
 func initEndsPod(pod *v1.Pod, c *v1.Container, seen *runtime.Container) bool {
-	return seen != nil && (seen.State == runtime.Exited || seen.State == runtime.Unknown) && InitFailed(seen) && !initRestarts(pod, c, seen)
+	return seen != nil && (seen.State == runtime.Exited || seen.State == runtime.Unknown) && initFailed(seen) && !initRestarts(pod, c, seen)
 }
 
 func initRestarts(pod *v1.Pod, c *v1.Container, seen *runtime.Container) bool {
-	exit := seen.ExitCode
-	if exit == 0 { // killed for memory
-		exit = 137
-	}
-	return pod.DeletionTimestamp == nil && RestartsAfter(pod, c, exit)
+	return pod.DeletionTimestamp == nil && InitRestarts(pod, c, seen.ExitCode)
 }

@@ -246,10 +246,13 @@ func naiveBegin(in Input, s *sketch, newest func(name, sandbox string) *runtime.
 	for i := range in.Pod.Spec.Containers {
 		c := &in.Pod.Spec.Containers[i]
 		n := newest(c.Name, "")
-		done := n != nil && n.State == runtime.Exited && n.ExitCode == 0 && naivePolicy(in.Pod, c) == "OnFailure"
-		ran := n != nil && n.State != runtime.Created
-		if ran && in.Pod.Spec.RestartPolicy == "Never" {
-			done = n.State != runtime.Exited || !naiveAgain(in.Pod, c, n.ExitCode)
+		done := false
+		switch {
+		case n == nil || n.State == runtime.Created:
+		case n.State == runtime.Exited:
+			done = !naiveAgain(in.Pod, c, n.ExitCode)
+		default:
+			done = naivePolicy(in.Pod, c) == "Never"
 		}
 		if !done {
 			left = append(left, c)

@@ -153,18 +153,14 @@ func (p *planner) firstStarts() (starts []start, wanted bool) {
 	return starts, true
 }
 
-// begins says whether a regular container is among those that run in a new sandbox: not if it has done its work. In a pod that
-// never restarts it runs there only if it may, or if it never did: a machine that went down before its start is no reason to
-// wait for ever.
+// begins says whether a regular container is among those that run in a new sandbox: not if it ended for good, nor if it runs and never
+// restarts. One that never ran does: a machine that went down before its start is no reason to wait for ever.
 func (p *planner) begins(c *v1.Container) bool {
 	seen := p.Seen.Newest(c.Name)
-	switch {
-	case seen == nil || seen.State == runtime.Created:
-		return Restarts(p.Pod, c, seen)
-	case p.Pod.Spec.RestartPolicy == v1.RestartPolicyNever:
-		return seen.State == runtime.Exited && RestartsAfter(p.Pod, c, seen.ExitCode)
+	if seen != nil && (seen.State == runtime.Running || seen.State == runtime.Unknown) {
+		return policyOf(p.Pod, c) != v1.RestartPolicyNever
 	}
-	return seen.State != runtime.Exited || seen.ExitCode != 0 || policyOf(p.Pod, c) != v1.RestartPolicyOnFailure
+	return Restarts(p.Pod, c, seen)
 }
 
 // strays plans the end of what runs in a sandbox that does not serve any more, and nothing else: whatever comes in its

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -182,6 +183,40 @@ func TestSync(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+// A restart policy of a container's own (KEP-5307) holds after a reboot, too.
+func TestAPolicyOfItsOwnHoldsInANewSandbox(t *testing.T) {
+	for _, tt := range []struct {
+		name, b string
+		policy  v1.ContainerRestartPolicy
+		rule    *v1.ContainerRestartRule
+		again   bool
+	}{
+		{"never: it ended well", "b:exited", v1.ContainerRestartPolicyNever, nil, false},
+		{"never: it failed", "b:exited=255", v1.ContainerRestartPolicyNever, nil, false},
+		{"never: it is only about to end", "b:running", v1.ContainerRestartPolicyNever, nil, false},
+		{"never: it has not run yet", "b:created", v1.ContainerRestartPolicyNever, nil, true},
+		{"never, with a rule that says otherwise", "b:exited=255", v1.ContainerRestartPolicyNever, &v1.ContainerRestartRule{
+			Action:    v1.ContainerRestartRuleActionRestart,
+			ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{255}},
+		}, true},
+		{"on failure: it ended well", "b:exited", v1.ContainerRestartPolicyOnFailure, nil, false},
+		{"on failure: it failed", "b:exited=255", v1.ContainerRestartPolicyOnFailure, nil, true},
+		{"always: it ended well", "b:exited", v1.ContainerRestartPolicyAlways, nil, true},
+	} {
+		for _, policy := range []v1.RestartPolicy{always, onFailure} {
+			pod := podOf(policy, "a", "b")
+			pod.Spec.Containers[1].RestartPolicy = &tt.policy
+			if tt.rule != nil {
+				pod.Spec.Containers[1].RestartPolicyRules = []v1.ContainerRestartRule{*tt.rule}
+			}
+			got := Sync(Input{Pod: pod, Seen: look("sandbox:notready", "a:exited=255", tt.b), Now: t0}).words()
+			if again := slices.Contains(got, "start b#1"); again != tt.again || !slices.Contains(got, "start a#1") {
+				t.Errorf("%s, in a pod with %s: %q", tt.name, policy, got)
+			}
+		}
 	}
 }
 
