@@ -40,7 +40,8 @@ type answer struct{ pod *v1.Pod }
 // sinkTries is how often a status is compared anew when the object changes under our hands.
 const sinkTries = 3
 
-// UpdateStatus writes what differs. A pod that is gone or has a successor of its name is runtime.ErrNotFound.
+// UpdateStatus writes what differs. A pod that is gone or has a successor of its name is runtime.ErrNotFound; a status that is
+// invalid to the server is status.ErrRefused.
 func (s *Sink) UpdateStatus(ctx context.Context, pod *v1.Pod, st v1.PodStatus) error {
 	shown := s.target(pod)
 	if shown == nil {
@@ -64,6 +65,8 @@ func (s *Sink) UpdateStatus(ctx context.Context, pod *v1.Pod, st v1.PodStatus) e
 	switch {
 	case errors.Is(err, runtime.ErrNotFound):
 		s.forget(pod.UID)
+	case apierrors.IsInvalid(err):
+		err = fmt.Errorf("%w: %w", status.ErrRefused, err)
 	case err == nil && now != shown:
 		s.remember(pod.UID, answer{now})
 	case err != nil && !refused(err):

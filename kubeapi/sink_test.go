@@ -16,6 +16,7 @@ import (
 	"github.com/kubeletkit/kubeletkit/internal/apifake"
 	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/status"
 )
 
 func condition(kind v1.PodConditionType, is v1.ConditionStatus) v1.PodCondition {
@@ -272,9 +273,16 @@ func TestErrorsOfTheServerAreHandedOn(t *testing.T) {
 		if !apierrors.IsForbidden(err) || errors.Is(err, runtime.ErrNotFound) || !strings.HasPrefix(err.Error(), "patch pods default/web: ") {
 			t.Errorf("%v", err)
 		}
+		if errors.Is(err, status.ErrRefused) {
+			t.Errorf("who may not write now may later: %v", err)
+		}
+		b.server.Answer(always(apifake.Answer{Err: apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "web", nil)}))
+		if err = s.UpdateStatus(b.Context(), p, running("True")); !errors.Is(err, status.ErrRefused) || !apierrors.IsInvalid(err) {
+			t.Errorf("%v", err)
+		}
 		b.server.Answer(nil)
 		b.server.SetDown(true)
-		if err := s.UpdateStatus(b.Context(), p, running("True")); err == nil || errors.Is(err, runtime.ErrNotFound) {
+		if err := s.UpdateStatus(b.Context(), p, running("True")); err == nil || errors.Is(err, runtime.ErrNotFound) || errors.Is(err, status.ErrRefused) {
 			t.Errorf("%v", err)
 		}
 		b.server.SetDown(false)

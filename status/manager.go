@@ -16,11 +16,14 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
+// ErrRefused says that a status is one that a sink never takes, however often it is asked.
+var ErrRefused = errors.New("the status is refused")
+
 // Sink is where statuses go: an API server, a file, a tracker. The Manager makes one call at a time for one pod, and
 // calls for different pods side by side; a call returns soon after ctx ends. Pod and status are shared and read-only.
 type Sink interface {
 	// UpdateStatus tells how a pod is. runtime.ErrNotFound says that nobody knows the pod any more; after another
-	// error the Manager asks again with the status that is then the newest.
+	// error the Manager asks again with the status that is then the newest. ErrRefused keeps no pod that was asked to go.
 	UpdateStatus(ctx context.Context, pod *v1.Pod, s v1.PodStatus) error
 
 	// Finished is the last call for a pod: the node has everything back, the object may go. Errors as above.
@@ -100,7 +103,7 @@ func New(cfg Config) (*Manager, error) {
 }
 
 // UpdateStatus notes the newest status of a pod. It never blocks. The caller leaves pod and s alone afterwards. The one
-// error is a status that cannot be true, see the package comment; it is dropped. So is, silently, a status for a pod whose
+// error is a status that cannot be true, see the package comment; it is dropped, with ErrRefused. So is, silently, a status for a pod whose
 // Finished is still to be delivered.
 func (m *Manager) UpdateStatus(_ context.Context, pod *v1.Pod, s v1.PodStatus) error {
 	m.mu.Lock()
@@ -114,7 +117,7 @@ func (m *Manager) UpdateStatus(_ context.Context, pod *v1.Pod, s v1.PodStatus) e
 		was = r.newest
 	}
 	if err := legal(pod, was, &s); err != nil {
-		return fmt.Errorf("status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return fmt.Errorf("status of pod %s/%s: %w: %w", pod.Namespace, pod.Name, ErrRefused, err)
 	}
 	m.metrics.ends(was, &s)
 	r = m.record(pod)
@@ -312,7 +315,11 @@ func (m *Manager) settle(r *record, j job, err error) {
 	m.calls--
 	r.state = idle
 	gone := errors.Is(err, runtime.ErrNotFound)
-	if err != nil && !gone {
+	switch {
+	case err == nil || gone:
+	case errors.Is(err, ErrRefused) && r.goes() && j.status == r.newest:
+		m.log.Error("the last status of a pod is refused; its object goes without", "pod", j.pod.Name, "namespace", j.pod.Namespace, "uid", j.pod.UID, "err", err)
+	default:
 		m.failed(r, j, err)
 		return
 	}
@@ -356,6 +363,9 @@ func (m *Manager) failed(r *record, j job, err error) {
 		}
 	})
 }
+
+// goes says that the object of a pod is to go: that was asked for, and the pod is over.
+func (r *record) goes() bool { return r.finished && r.pod.DeletionTimestamp != nil }
 
 // record finds or makes the record of a pod.
 func (m *Manager) record(pod *v1.Pod) *record {

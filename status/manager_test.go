@@ -190,6 +190,34 @@ func TestFinishedComesLastAndOnce(t *testing.T) {
 	})
 }
 
+// Field report virtual-kubelet/virtual-kubelet#938: a status that was malformed, and that no server took, kept a deleted pod for ever.
+func TestAStatusThatIsRefusedKeepsNoObject(t *testing.T) {
+	s := &sink{fail: func(call string) error {
+		if strings.Contains(call, "malformed") {
+			return fmt.Errorf("no such thing: %w", ErrRefused)
+		}
+		return nil
+	}}
+	bubble(t, Config{Sink: s}, func(b rig) {
+		b.tell(named("stays"), says("malformed"))
+		b.tell(with(named("goes"), deleted), says("malformed"))
+		time.Sleep(time.Minute)
+		if n, _ := b.held(); n != 2 || s.attempts() < 20 {
+			t.Errorf("asked %d times, %d pods remembered: neither has finished, both are to be asked for again", s.attempts(), n)
+		}
+		for _, p := range []*v1.Pod{named("stays"), with(named("goes"), deleted)} {
+			if err := b.m.Finished(t.Context(), p); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		b.want(s, "goes finished")
+		if n, _ := b.held(); n != 1 {
+			t.Errorf("%d pods remembered, want the one whose object stays", n)
+		}
+	})
+}
+
 func TestFinishedWithoutAStatus(t *testing.T) {
 	s := &sink{}
 	bubble(t, Config{Sink: s}, func(b rig) {

@@ -65,7 +65,7 @@ type Volumes interface {
 
 // StatusSink is told how pods are, one call at a time for one pod. Finished is the last: the node has everything back, the
 // object may go; it comes again only for a pod that is deleted after it finished. runtime.ErrNotFound says that the object
-// is gone already.
+// is gone already; status.ErrRefused about the last status of a pod keeps nothing of it.
 type StatusSink interface {
 	UpdateStatus(ctx context.Context, pod *v1.Pod, s v1.PodStatus) error
 	Finished(ctx context.Context, pod *v1.Pod) error

@@ -51,8 +51,8 @@ func (l *Loop) announce(ctx context.Context, w *worker) {
 // probe result is out while a pull or a hook still holds the step.
 func (l *Loop) publish(ctx context.Context, w *worker) error {
 	l.r.mu.Lock()
-	p, refused, told := w.phase, w.rejection != nil, w.told
-	known := w.seenBy > 0 || refused
+	p, rejected, told := w.phase, w.rejection != nil, w.told
+	known := w.seenBy > 0 || rejected
 	l.r.mu.Unlock()
 	if told {
 		return nil
@@ -63,14 +63,14 @@ func (l *Loop) publish(ctx context.Context, w *worker) error {
 		switch {
 		case err != nil && !known:
 			return err
-		case err == nil && refused && seen.ContainersRunning():
+		case err == nil && rejected && seen.ContainersRunning():
 			return nil // it ran under an earlier agent: it is over when that is stopped
 		}
 	}
 	s := l.compute(w)
 	l.r.mu.Lock()
 	pod, gone := w.pod, w.absent && w.source == apiSource // then there is no object to write to
-	if w.phase < terminated && !refused {
+	if w.phase < terminated && !rejected {
 		s = w.delayed(s)
 	}
 	w.shown = v1.PodStatus{Phase: s.Phase, Reason: s.Reason, Message: s.Message}
@@ -78,8 +78,12 @@ func (l *Loop) publish(ctx context.Context, w *worker) error {
 	lost := false
 	if !gone {
 		err := l.cfg.Sink.UpdateStatus(ctx, pod, s)
-		if lost = errors.Is(err, runtime.ErrNotFound); err != nil && !lost {
+		refused := p == finished && pod.DeletionTimestamp != nil && errors.Is(err, status.ErrRefused)
+		if lost = errors.Is(err, runtime.ErrNotFound); err != nil && !lost && !refused {
 			return err
+		}
+		if refused {
+			l.log.Error("the last status of a pod is refused; its object goes without", "pod", pod.Name, "namespace", pod.Namespace, "uid", pod.UID, "err", err)
 		}
 	}
 	if p != finished {

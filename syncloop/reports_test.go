@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeletkit/kubeletkit/runtime"
+	"github.com/kubeletkit/kubeletkit/status"
 	"github.com/kubeletkit/kubeletkit/syncloop"
 )
 
@@ -195,5 +196,29 @@ func TestAnAgentThatCannotWriteKeepsWhatRuns(t *testing.T) {
 		n.do("add new app=sleep_100000 source=api")
 		n.do("advance 1m")
 		n.stands("with room again", "[file-1 new-1 web-1], web Running, new Running", "web", "new")
+	})
+}
+
+// refusing takes no status.
+type refusing struct{ syncloop.StatusSink }
+
+func (r refusing) UpdateStatus(context.Context, *v1.Pod, v1.PodStatus) error {
+	return status.ErrRefused
+}
+
+// Field report virtual-kubelet/virtual-kubelet#938: a pod whose statuses no server took could not be deleted.
+func TestAPodWhoseStatusIsRefusedCanBeDeleted(t *testing.T) {
+	refuse := func(_ context.Context, _ *sync.WaitGroup, cfg *syncloop.Config) { cfg.Sink = refusing{cfg.Sink} }
+	onNode(t, refuse, func(n *node) {
+		p := n.put("web", "app=sleep_100000", nil)
+		time.Sleep(time.Minute)
+		if n.container(p, "app") == nil {
+			t.Error("it does not run")
+		}
+		n.do("delete web grace=10")
+		time.Sleep(time.Minute)
+		if got := n.api.phaseOf("web"); got != "gone" {
+			t.Errorf("it is still there, %s", got)
+		}
 	})
 }
