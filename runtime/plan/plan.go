@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -420,7 +421,7 @@ func (p *planner) restartAll(serves bool) bool {
 }
 
 func (p *planner) reset(asks map[string]Backoff, which func(name string, kind Kind) bool) {
-	for i := range p.Seen.Containers {
+	for i := range slices.Backward(p.Seen.Containers) { // of one name the newest goes last: it is the one that asked
 		c := &p.Seen.Containers[i]
 		spec, kind := Find(p.Pod, c.Name)
 		if spec == nil || kind == Ephemeral || !which(c.Name, kind) {

@@ -464,6 +464,11 @@ func TestRestartAllContainers(t *testing.T) {
 		t.Errorf("its machine went down before that (-want +got)\n%s", diff)
 	}
 
+	got = Sync(Input{Pod: pod, Seen: look("sandbox:ready", "b#1:exited=88", "a#1:running", "b#0:exited=7", "a#0:exited"), Now: t0}).words()
+	if diff := cmp.Diff([]string{"stop a.1", "remove a.0", "remove a.1", "remove b.0", "remove b.1"}, got); diff != "" {
+		t.Errorf("cut short, what is left would not ask any more (-want +got)\n%s", diff)
+	}
+
 	seen := look("sandbox:ready", "b#1:exited=88@3s", "a#1:running", "init#1:exited")
 	first := Sync(Input{Pod: pod, Seen: seen, Now: t0})
 	if !first.Stops[0].Hookless {
