@@ -1,11 +1,13 @@
 package podruntime
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -152,30 +154,27 @@ func (r *Runtime) hookRequest(ctx context.Context, c *v1.Container, id string, h
 	if host == "" || port < 1 || port > 65535 {
 		return nil, fmt.Errorf("httpGet: no address: host %q, port %s", host, h.Port.String())
 	}
-	u := url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(port))}
-	if h.Scheme == v1.URISchemeHTTPS {
-		u.Scheme = "https"
+	u, err := url.Parse(h.Path)
+	if err != nil {
+		u = &url.URL{Path: h.Path} // as it is, like the path of a probe
 	}
-	if rel, err := url.Parse(h.Path); err == nil {
-		u.Path, u.RawQuery = rel.Path, rel.RawQuery
-	} else {
-		u.Path = h.Path
-	}
-	if u.Path != "" && !strings.HasPrefix(u.Path, "/") {
-		u.Path = "/" + u.Path
-	}
+	u.Scheme, u.Host = cmp.Or(strings.ToLower(string(h.Scheme)), "http"), net.JoinHostPort(host, strconv.Itoa(port))
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
 	}
+	req.Header.Set("User-Agent", hookUserAgent)
+	req.Header.Set("Accept", "*/*")
+	said := http.Header{}
 	for _, header := range h.HTTPHeaders {
-		req.Header.Add(header.Name, header.Value)
-		if http.CanonicalHeaderKey(header.Name) == "Host" {
-			req.Host = header.Value
-		}
+		said.Add(header.Name, header.Value)
 	}
-	if _, given := req.Header["User-Agent"]; !given {
-		req.Header.Set("User-Agent", hookUserAgent)
+	maps.Copy(req.Header, said)
+	if req.Header.Get("Accept") == "" {
+		req.Header.Del("Accept")
+	}
+	if host := said.Get("Host"); host != "" {
+		req.Host = host
 	}
 	return req, nil
 }
@@ -186,6 +185,9 @@ func hookClient() *http.Client {
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if req.URL.Hostname() != via[0].URL.Hostname() {
 				return http.ErrUseLastResponse
+			}
+			if len(via) >= 10 {
+				return errors.New("stopped after 10 redirects")
 			}
 			return nil
 		},

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -86,6 +87,60 @@ func TestHooks(t *testing.T) {
 	if err := n.Stop(t.Context(), p, seen, runtime.Termination{}); err != nil || len(asked) > 0 {
 		t.Errorf("the hook ran twice, or %v", err)
 	}
+
+	t.Run("what is asked for", func(t *testing.T) {
+		said := func(pairs ...string) (out []v1.HTTPHeader) {
+			for i := 0; i < len(pairs); i += 2 {
+				out = append(out, v1.HTTPHeader{Name: pairs[i], Value: pairs[i+1]})
+			}
+			return out
+		}
+		for _, tt := range []struct {
+			rule   string
+			get    v1.HTTPGetAction
+			url    string
+			host   string
+			header http.Header
+		}{
+			{"a path without a slash", v1.HTTPGetAction{Path: "foo"}, "http://h:80/foo", "h:80", http.Header{}},
+			{"no path", v1.HTTPGetAction{}, "http://h:80", "h:80", http.Header{}},
+			{"an escaped slash stays one", v1.HTTPGetAction{Path: "/a%2Fb?k=v"}, "http://h:80/a%2Fb?k=v", "h:80", http.Header{}},
+			{"a path that cannot be parsed goes as it is", v1.HTTPGetAction{Path: "/%zz"}, "http://h:80/%25zz", "h:80", http.Header{}},
+			{"https", v1.HTTPGetAction{Path: "/foo", Scheme: v1.URISchemeHTTPS}, "https://h:80/foo", "h:80", http.Header{}},
+			{"an own header, twice", v1.HTTPGetAction{HTTPHeaders: said("x-a", "1", "X-A", "2")}, "http://h:80", "h:80", http.Header{"X-A": {"1", "2"}}},
+			{"own ones in place of the usual", v1.HTTPGetAction{HTTPHeaders: said("user-agent", "me", "accept", "text/plain")}, "http://h:80", "h:80", http.Header{"User-Agent": {"me"}, "Accept": {"text/plain"}}},
+			{"an empty Accept sends none", v1.HTTPGetAction{HTTPHeaders: said("Accept", "")}, "http://h:80", "h:80", http.Header{"Accept": nil}},
+			{"Host is the request's", v1.HTTPGetAction{HTTPHeaders: said("Host", "web.example")}, "http://h:80", "web.example", http.Header{"Host": {"web.example"}}},
+		} {
+			tt.get.Host, tt.get.Port = "h", intstr.FromInt32(80)
+			want := http.Header{"User-Agent": {hookUserAgent}, "Accept": {"*/*"}}
+			for name, values := range tt.header {
+				if want[name] = values; values == nil {
+					delete(want, name)
+				}
+			}
+			r, err := n.hookRequest(t.Context(), &p.Spec.Containers[0], "", &tt.get)
+			if err != nil {
+				t.Errorf("%s: %v", tt.rule, err)
+				continue
+			}
+			if diff := cmp.Diff(want, r.Header); diff != "" || r.URL.String() != tt.url || r.Host != tt.host {
+				t.Errorf("%s: %s of %s (-want +got)\n%s", tt.rule, r.URL, r.Host, diff)
+			}
+		}
+	})
+
+	t.Run("one that is sent in a circle fails", func(t *testing.T) {
+		round := httptest.NewServer(http.RedirectHandler("/", http.StatusFound))
+		defer round.Close()
+		u, _ := url.Parse(round.URL)
+		n := newNode(t)
+		p := pod(polite)
+		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Host: u.Hostname(), Port: intstr.Parse(u.Port())}}}
+		if seen, _ := n.sync(p); seen.Waiting["a"].Reason != "PostStartHookError" {
+			t.Errorf("%+v", seen.Waiting)
+		}
+	})
 
 	t.Run("what speaks plain HTTP is asked so, without credentials", func(t *testing.T) {
 		var told []observe.Event
