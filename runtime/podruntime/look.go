@@ -305,8 +305,8 @@ type notYet string
 func (n notYet) Error() string        { return string(n) }
 func (n notYet) Is(target error) bool { return target == runtime.ErrNotFound }
 
-// Logs opens the log of a container's newest instance, or of the one before it. While a container waits for its restart,
-// the newest instance is the one before.
+// Logs opens the log of a container's newest instance that was started, or of the one before it. While a container waits for
+// its restart, the newest instance is the one before.
 func (r *Runtime) Logs(ctx context.Context, pod *v1.Pod, container string, previous bool, o logs.Options) (io.ReadCloser, error) {
 	seen, err := r.cfg.Engine.ListContainers(ctx, runtime.Filter{Pod: pod.UID})
 	if err != nil {
@@ -315,6 +315,9 @@ func (r *Runtime) Logs(ctx context.Context, pod *v1.Pod, container string, previ
 	p := runtime.Pod{Containers: slices.DeleteFunc(seen, func(c runtime.Container) bool { return c.Name != container })}
 	order(&p)
 	which := 0
+	for !previous && which < len(p.Containers) && p.Containers[which].State == runtime.Created {
+		which++ // it has written nothing yet
+	}
 	if previous && (len(p.Containers) == 0 || p.Containers[0].State != runtime.Exited || !waits(pod, container)) {
 		which = 1
 	}

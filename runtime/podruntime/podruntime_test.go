@@ -417,6 +417,24 @@ func TestLogs(t *testing.T) {
 	}
 }
 
+// An instance that was made and could not be started has written nothing: what there is to read is from the one before.
+func TestLogsOfAContainerThatDoesNotStart(t *testing.T) {
+	n := newNode(t)
+	p := pod("echo one")
+	n.engine.Inject("StartContainer", runtimetest.Fail(errors.New("boom")))
+	if _, err := n.Sync(t.Context(), p, runtime.SyncInput{Seen: n.look(p)}); err != nil {
+		t.Fatal(err)
+	}
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "a", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "RunContainerError"}}}}
+	if c := n.look(p).Newest("a"); c == nil || c.State != runtime.Created {
+		t.Fatalf("%+v", c)
+	}
+	_, err := n.Logs(t.Context(), p, "a", false, logs.Options{})
+	if want := `container "a" in pod "web" is waiting to start: RunContainerError`; !errors.Is(err, runtime.ErrNotFound) || err.Error() != want {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
+
 // A container that waits for its restart has ended: that instance is the one before the next. It is all there is when
 // dead ones are collected.
 func TestPreviousLogOfAContainerThatWaits(t *testing.T) {
