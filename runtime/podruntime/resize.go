@@ -267,19 +267,30 @@ func (s *step) fits(ctx context.Context, updates []plan.Action) error {
 // lower says that a limit is below an older one. 0: none.
 func lower(limit, had int64) bool { return limit > 0 && (had == 0 || limit < had) }
 
-// tooSmall holds limits, by container ID and of the pod if that is to be lowered, against what is used.
+// tooSmall holds limits, by container ID and of the pod if that is to be lowered, against what is used. What runs uses
+// something: where nothing is told, it is not known.
 func tooSmall(seen runtime.Pod, usage []runtime.Usage, limits map[string]int64, ofPod int64, podLower bool) (errs []error) {
 	uses, all := map[string]int64{}, int64(0)
 	for _, u := range usage {
 		uses[u.Container] = max(u.Memory, u.WorkingSet) // an engine may tell only one of them
 		all += uses[u.Container]
 	}
-	if podLower && all >= ofPod {
+	switch {
+	case !podLower:
+	case all == 0:
+		errs = append(errs, errors.New("missing pod memory usage"))
+	case all >= ofPod:
 		errs = append(errs, fmt.Errorf("attempting to set pod memory limit (%d) below current usage (%d)", ofPod, all))
 	}
 	for _, c := range seen.Containers {
-		if limit, lower := limits[c.ID]; lower && uses[c.ID] >= limit {
-			errs = append(errs, fmt.Errorf("attempting to set container %q memory limit (%d) below current usage (%d)", c.Name, limit, uses[c.ID]))
+		limit, lower := limits[c.ID]
+		used, told := uses[c.ID]
+		switch {
+		case !lower || !told:
+		case used == 0:
+			errs = append(errs, fmt.Errorf("missing container %q memory usage", c.Name))
+		case used >= limit:
+			errs = append(errs, fmt.Errorf("attempting to set container %q memory limit (%d) below current usage (%d)", c.Name, limit, used))
 		}
 	}
 	return errs

@@ -195,6 +195,7 @@ func TestMemoryLimitBelowUse(t *testing.T) {
 		{rule: "a limit that grows", from: "memory<5Mi", to: "memory<10Mi", use: 11 << 20},
 		{rule: "CPU alone", from: "memory<5Mi cpu=1", to: "memory<5Mi cpu=2", use: 11 << 20},
 		{rule: "use is not known", from: "memory<20Mi", to: "memory<10Mi", err: errors.New("boom"), want: "unable to read memory usage: boom"},
+		{rule: "the runtime tells of no use", from: "memory<20Mi", to: "memory<10Mi", want: `cannot decrease memory limits: [missing pod memory usage, missing container "a" memory usage]`},
 		{rule: "use cannot be known", from: "memory<20Mi", to: "memory<10Mi", use: 11 << 20, err: errors.ErrUnsupported},
 	} {
 		t.Run(tt.rule, func(t *testing.T) {
