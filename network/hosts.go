@@ -7,30 +7,44 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // maxLabel is the longest hostname Linux takes for a pod.
 const maxLabel = 63
 
 // Hostname is the name and the domain of a pod within its cluster domain; domain is empty when the pod has no
-// subdomain. A name that is too long is cut.
+// subdomain. A name that is too long is cut; one that no DNS would take is an error.
 func Hostname(pod *v1.Pod, clusterDomain string) (name, domain string, err error) {
 	if override := pod.Spec.HostnameOverride; override != nil && *override != "" {
-		return cut(*override), "", nil
+		return cut(*override), "", valid("HostnameOverride", *override, "subdomain", validation.IsDNS1123Subdomain)
 	}
-	name = pod.Spec.Hostname
-	if name == "" {
-		name = pod.Name
+	name = pod.Name
+	if own := pod.Spec.Hostname; own != "" {
+		if err := valid("Hostname", own, "label", validation.IsDNS1123Label); err != nil {
+			return "", "", err
+		}
+		name = own
 	}
-	if pod.Spec.Subdomain != "" {
-		domain = pod.Spec.Subdomain + "." + pod.Namespace + ".svc." + clusterDomain
-		domain = strings.TrimSuffix(domain, ".")
+	if sub := pod.Spec.Subdomain; sub != "" {
+		if err := valid("Subdomain", sub, "label", validation.IsDNS1123Label); err != nil {
+			return "", "", err
+		}
+		domain = strings.TrimSuffix(sub+"."+pod.Namespace+".svc."+clusterDomain, ".")
 	}
 	name = cut(name)
 	if name == "" {
 		return "", "", errors.New("the pod has no usable hostname")
 	}
 	return name, domain, nil
+}
+
+// valid refuses what an API server would have refused.
+func valid(field, value, what string, check func(string) []string) error {
+	if wrong := check(value); len(wrong) > 0 {
+		return fmt.Errorf("pod %s %q is not a valid DNS %s: %s", field, value, what, strings.Join(wrong, ";"))
+	}
+	return nil
 }
 
 // KernelHostname is what the pod's processes see: the name, or name and domain when the pod asks for it

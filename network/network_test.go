@@ -30,7 +30,7 @@ func TestHostname(t *testing.T) {
 		{"its own hostname", pod(func(s *v1.PodSpec) { s.Hostname = "h" }), "h", ""},
 		{"with a subdomain", pod(func(s *v1.PodSpec) { s.Hostname, s.Subdomain = "h", "sub" }), "h", "sub.shop.svc.cluster.local"},
 		{"the override wins and has no domain", pod(func(s *v1.PodSpec) { s.HostnameOverride, s.Subdomain = new("o.example"), "sub" }), "o.example", ""},
-		{"cut, and no dash at the end", pod(func(s *v1.PodSpec) { s.Hostname = long }), strings.Repeat("a", 62), ""},
+		{"cut, and no dash at the end", pod(func(s *v1.PodSpec) { s.HostnameOverride = &long }), strings.Repeat("a", 62), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			host, domain, err := Hostname(tt.pod, "cluster.local")
@@ -38,6 +38,19 @@ func TestHostname(t *testing.T) {
 				t.Errorf("got %q %q %v", host, domain, err)
 			}
 		})
+	}
+}
+
+func TestHostnameThatIsNone(t *testing.T) {
+	for want, change := range map[string]func(s *v1.PodSpec){
+		`pod HostnameOverride "A!" is not a valid DNS subdomain: `: func(s *v1.PodSpec) { s.HostnameOverride = new("A!") },
+		`pod Hostname "a.b" is not a valid DNS label: `:            func(s *v1.PodSpec) { s.Hostname = "a.b" },
+		`pod Subdomain "a_b" is not a valid DNS label: `:           func(s *v1.PodSpec) { s.Subdomain = "a_b" },
+		"must be no more than 63 characters":                       func(s *v1.PodSpec) { s.Hostname = strings.Repeat("a", 64) },
+	} {
+		if name, _, err := Hostname(pod(change), "cluster.local"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %q, %v", want, name, err)
+		}
 	}
 }
 

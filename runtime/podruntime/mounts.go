@@ -100,19 +100,21 @@ func (r *Runtime) volumeMount(ctx context.Context, m *making, i int, env *enviro
 // subpath is the path within the volume, one that needs no look at the volume to be refused. In an expression every variable
 // must be there and say something.
 func subpath(vm *v1.VolumeMount, env *environ) (string, error) {
-	within, missing := vm.SubPath, ""
+	within := vm.SubPath
+	var missing []string
 	if vm.SubPathExpr != "" {
 		within = podspec.Expand(vm.SubPathExpr, func(name string) (string, bool) {
 			value, ok := env.lookup(name)
-			if missing == "" && (!ok || value == "") {
-				missing = name
+			if value == "" {
+				missing = append(missing, name)
 			}
 			return value, ok
 		})
 	}
 	switch {
-	case missing != "":
-		return "", fmt.Errorf("missing value for %s", missing)
+	case len(missing) > 0:
+		slices.Sort(missing)
+		return "", fmt.Errorf("missing value for %s", strings.Join(slices.Compact(missing), ", "))
 	case path.IsAbs(within):
 		return "", fmt.Errorf("error SubPath `%s` must not be an absolute path", within)
 	case slices.Contains(strings.Split(within, "/"), ".."):
