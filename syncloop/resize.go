@@ -198,15 +198,12 @@ func (l *Loop) defers(w *worker, rejection *runtime.Rejection) {
 	c := v1.PodCondition{
 		Type: v1.PodResizePending, Status: v1.ConditionTrue, Reason: v1.PodReasonDeferred, Message: rejection.Message, ObservedGeneration: w.wish.Generation,
 	}
-	c.LastTransitionTime.Time = time.Now()
 	event := "ResizeDeferred"
 	if rejection.Reason == v1.PodReasonInfeasible {
 		c.Reason, event = v1.PodReasonInfeasible, "ResizeInfeasible"
 	}
 	old := w.pending
-	if old != nil {
-		c.LastTransitionTime = old.LastTransitionTime
-	}
+	dated(&c, old)
 	w.pending = &c
 	if old == nil || old.Reason != c.Reason || old.ObservedGeneration != c.ObservedGeneration {
 		l.say(w.wish, true, event, "Pod resize "+rejection.Reason, c.ObservedGeneration, rejection.Message)
@@ -214,7 +211,17 @@ func (l *Loop) defers(w *worker, rejection *runtime.Rejection) {
 }
 
 func inProgress(generation int64) *v1.PodCondition {
-	return &v1.PodCondition{Type: v1.PodResizeInProgress, Status: v1.ConditionTrue, ObservedGeneration: generation}
+	c := &v1.PodCondition{Type: v1.PodResizeInProgress, Status: v1.ConditionTrue, ObservedGeneration: generation}
+	dated(c, nil)
+	return c
+}
+
+// dated gives a condition of a resize its times. Unlike others it is as old as its reason.
+func dated(c, old *v1.PodCondition) {
+	c.LastProbeTime.Time = time.Now()
+	if c.LastTransitionTime = c.LastProbeTime; old != nil && old.Reason == c.Reason {
+		c.LastTransitionTime = old.LastTransitionTime
+	}
 }
 
 // resizing are the conditions that tell of a resize. One is under way until a look after the last act shows that all that
@@ -251,6 +258,7 @@ func (l *Loop) stuck(w *worker, err error) {
 		return
 	}
 	c.Reason, c.Message = v1.PodReasonError, err.Error()
+	dated(c, w.progress)
 	w.progress = c
 	l.say(w.pod, true, "ResizeError", "Pod resize error", c.ObservedGeneration, c.Message)
 }

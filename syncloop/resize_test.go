@@ -3,6 +3,7 @@ package syncloop
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -47,6 +48,21 @@ func TestResizesInOrder(t *testing.T) {
 	if want := "less important guaranteed older old young anew"; strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
+}
+
+func TestAConditionOfAResizeIsAsOldAsItsReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := inProgress(1)
+		time.Sleep(time.Minute)
+		for reason, age := range map[string]time.Duration{"": time.Minute, v1.PodReasonError: 0} {
+			c := *old
+			c.Reason = reason
+			dated(&c, old)
+			if got := time.Since(c.LastTransitionTime.Time); got != age || time.Since(c.LastProbeTime.Time) != 0 {
+				t.Errorf("reason %q: %v old, looked at %v", reason, got, c.LastProbeTime)
+			}
+		}
+	})
 }
 
 func TestOperation(t *testing.T) {
