@@ -45,7 +45,7 @@ func All() ([]*Case, error) {
 		if err != nil {
 			return nil, err
 		}
-		c, err := read(data)
+		c, err := Read(data)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f, err)
 		}
@@ -56,7 +56,8 @@ func All() ([]*Case, error) {
 	return all, nil
 }
 
-func read(data []byte) (*Case, error) {
+// Read reads a case. Its pod has the defaults, no UID, and nothing has a name but what the text gives it.
+func Read(data []byte) (*Case, error) {
 	c := new(Case)
 	for line := range strings.Lines(string(data)) {
 		if needs, ok := strings.CutPrefix(line, "# needs "); ok {
@@ -107,7 +108,7 @@ func (c *Case) take(doc []byte) error {
 
 // Pod reads one pod and sets its defaults.
 func Pod(doc []byte) (*v1.Pod, error) {
-	c, err := read(doc)
+	c, err := Read(doc)
 	if err != nil {
 		return nil, err
 	}

@@ -127,6 +127,9 @@ func volume(s *v1.VolumeSource) {
 			if from.DownwardAPI != nil {
 				fields(from.DownwardAPI.Items)
 			}
+			if from.ServiceAccountToken != nil {
+				point(&from.ServiceAccountToken.ExpirationSeconds, 60*60)
+			}
 		}
 	case s.HostPath != nil:
 		point(&s.HostPath.Type, v1.HostPathUnset)

@@ -186,7 +186,10 @@ func (r *Recorder) Containers(namespace, pod string) (names []string) {
 	return names
 }
 
-// UID is that of a pod a sandbox was made for, else something no text has in it.
+// NoUID is the UID of a pod for which no sandbox was made: something no text has in it.
+const NoUID types.UID = "\x00"
+
+// UID is that of a pod a sandbox was made for, else NoUID.
 func (r *Recorder) UID(namespace, pod string) types.UID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -195,7 +198,7 @@ func (r *Recorder) UID(namespace, pod string) types.UID {
 			return types.UID(q.GetConfig().GetMetadata().GetUid())
 		}
 	}
-	return "\x00"
+	return NoUID
 }
 
 func of(c *cri.PodSandboxConfig, namespace, pod string) bool {

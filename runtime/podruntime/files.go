@@ -92,6 +92,15 @@ func (l layout) terminationFile(uid types.UID, container string) (string, error)
 	return path, os.Chmod(path, 0o666) // whatever the umask
 }
 
+// removeLastWords removes the file that a container which was not made would have written its last words to. Each try makes one.
+func (l layout) removeLastWords(c *runtime.ContainerConfig) {
+	for _, m := range c.Mounts {
+		if filepath.Dir(m.HostPath) == l.containerDir(c.Pod.UID, c.Name) {
+			_ = os.Remove(m.HostPath) // it costs an inode
+		}
+	}
+}
+
 // lastAttempt is the number behind the newest log file of a container: what it was restarted before the runtime forgot.
 func (l layout) lastAttempt(p runtime.PodRef, container string) (next uint32) {
 	entries, err := os.ReadDir(filepath.Join(l.logDir(p), container))

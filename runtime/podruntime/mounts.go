@@ -16,7 +16,7 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
-// mounts are the volumes in the order of the spec, then /etc/hosts and the file for the termination message.
+// mounts are the volumes in the order of the spec, then /etc/hosts.
 func (r *Runtime) mounts(ctx context.Context, m *making, env *environ, ips []string) (mounts []runtime.Mount, devices []runtime.Device, err error) {
 	pod, spec := m.pod, m.spec
 	for i := range spec.VolumeMounts {
@@ -42,14 +42,21 @@ func (r *Runtime) mounts(ctx context.Context, m *making, env *environ, ips []str
 	} else if hosts != nil {
 		mounts = append(mounts, *hosts)
 	}
-	if spec.TerminationMessagePath != "" && r.cfg.Root != "" {
-		place, err := r.files.terminationFile(pod.UID, spec.Name)
-		if err != nil {
-			return nil, nil, err
-		}
-		mounts = append(mounts, runtime.Mount{HostPath: place, ContainerPath: spec.TerminationMessagePath, Relabel: r.cfg.Kernel.SELinux})
-	}
 	return mounts, devices, nil
+}
+
+// mountLastWords adds the file for the termination message. It comes last: of a container that cannot be described no file is left,
+// however often it is tried.
+func (r *Runtime) mountLastWords(c *runtime.ContainerConfig, spec *v1.Container) error {
+	if spec.TerminationMessagePath == "" || r.cfg.Root == "" {
+		return nil
+	}
+	place, err := r.files.terminationFile(c.Pod.UID, spec.Name)
+	if err != nil {
+		return err
+	}
+	c.Mounts = append(c.Mounts, runtime.Mount{HostPath: place, ContainerPath: spec.TerminationMessagePath, Relabel: r.cfg.Kernel.SELinux})
+	return nil
 }
 
 // volumeMount is mount number i of the container.

@@ -165,11 +165,15 @@ func (s *step) describe(ctx context.Context, m *making) (*runtime.ContainerConfi
 			return nil, err
 		}
 	}
+	m.config, m.sandbox = s.config, s.sandbox
+	config, err := s.containerConfig(ctx, m)
+	if err != nil {
+		return nil, err
+	}
 	if err := makeLogDir(filepath.Join(s.config.LogDir, m.spec.Name)); err != nil {
 		return nil, err
 	}
-	m.config, m.sandbox = s.config, s.sandbox
-	return s.containerConfig(ctx, m)
+	return config, s.mountLastWords(config, m.spec)
 }
 
 // startGrace is how long a start that has begun may go on when its step is cut. containerd, when a start is cancelled at a
@@ -184,6 +188,7 @@ func (s *step) createAndStart(ctx context.Context, config *runtime.ContainerConf
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx) // nobody wants it any more: nothing has failed
 	case err != nil:
+		s.files.removeLastWords(config)
 		return "", s.failed(name, "Failed", "CreateContainerError", err)
 	}
 	s.tell(name, false, "Created", "Container created")

@@ -3,6 +3,7 @@ package podruntime
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -137,4 +138,32 @@ func TestStartsThatFailBackOff(t *testing.T) {
 			t.Errorf("waits with %+v", w)
 		}
 	})
+}
+
+// However often a container is tried that cannot be made, no files are left of it.
+func TestNoFilesStayOfAContainerThatIsNotMade(t *testing.T) {
+	for rule, refuse := range map[string]func(*node, *v1.Pod){
+		"its config is refused": func(_ *node, p *v1.Pod) {
+			p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{RunAsUser: new(int64(0)), RunAsNonRoot: new(true)}
+		},
+		"the runtime refuses it": func(n *node, _ *v1.Pod) {
+			n.engine.Inject("CreateContainer", runtimetest.Fail(errors.New("no")))
+		},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				p := pod(polite)
+				p.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
+				refuse(n, p)
+				for range 3 {
+					n.sync(p)
+					time.Sleep(time.Hour) // no back-off is longer
+				}
+				if left, _ := os.ReadDir(n.files.containerDir(p.UID, "a")); len(left) > 0 || n.look(p).Waiting["a"].Reason == "" {
+					t.Errorf("%d files are left; it waits for %+v", len(left), n.look(p).Waiting["a"])
+				}
+			})
+		})
+	}
 }

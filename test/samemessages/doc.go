@@ -2,8 +2,8 @@
 //
 // Each agent runs as a process of its own, with an API server and a CRI server in memory, and is given the pods of
 // internal/podcases. The requests by which sandboxes and containers are made are written as text and must be the same,
-// but for the differences listed, with their reasons, in allowed_test.go. So must be who ends for a critical pod, and what
-// people read of it.
+// but for the differences listed, with their reasons, in allowed_test.go. So must be the files of each pod, what is in them and
+// who may read it, and who ends for a critical pod, and what people read of it.
 //
 // TestSameOfRandomPods puts pods together from the lines of testdata, and compares their statuses, too, also after both agents
 // were killed and started again. To look for what nobody has thought of yet, run many others and keep what both agents say:

@@ -169,6 +169,9 @@ func TestSameOfRandomPods(t *testing.T) {
 			s.give(cases)
 		}
 		differ = theirs.until(t, ours, cases, *patience)
+		for _, c := range cases {
+			differ[c.Name] += diff(t, theirs.files(t, c, false), ours.files(t, c, false))
+		}
 		after = theirs.restarted(t, ours, cases)
 	})
 	for _, c := range cases {

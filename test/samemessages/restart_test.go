@@ -43,7 +43,7 @@ func (s *stage) restarted(t *testing.T, other *stage, cases []*podcases.Case) ma
 					made = slices.DeleteFunc(made, func(what string) bool { return what == "container "+cs.Name })
 				}
 			}
-			return "made: " + strings.Join(made, ", ") + "\ntold meanwhile: " + heard[i].meanwhile(pod) + "\n"
+			return "made: " + strings.Join(made, ", ") + "\ntold meanwhile: " + heard[i].meanwhile(pod) + "\nfiles:\n" + both[i].files(t, c, false)
 		}
 		differ[c.Name] += diff(t, after(0), after(1))
 	}

@@ -25,7 +25,7 @@ func TestSameMessages(t *testing.T) {
 	cases, err := podcases.All()
 	must(t, err)
 	cases = slices.DeleteFunc(cases, func(c *podcases.Case) bool { return c.Needs != "" })
-	compare(t, nil, append(cases, asFiles(cases)...))
+	compare(t, nil, slices.Concat(cases, asFiles(cases), ofVolumes(t)))
 }
 
 // And so they do with other settings than those of old.
@@ -63,6 +63,7 @@ func compare(t *testing.T, settings map[string]any, cases []*podcases.Case) {
 	kubelet := upstream(t)
 	var theirs, ours *stage
 	var refused [2]map[string]string
+	var files [2][]string
 	t.Run("agents", func(t *testing.T) { // both at once
 		theirs, ours = setUp(t, kubelet, settings, cases), setUp(t, agent.Program(t), settings, cases)
 		theirs.give(cases)
@@ -71,17 +72,24 @@ func compare(t *testing.T, settings map[string]any, cases []*podcases.Case) {
 		both.Go(func() { refused[0] = theirs.wait(t.Context(), cases) })
 		both.Go(func() { refused[1] = ours.wait(t.Context(), cases) })
 		both.Wait()
+		for _, c := range cases {
+			made := refused[0][c.Name] == ""
+			files[0], files[1] = append(files[0], theirs.files(t, c, made)), append(files[1], ours.files(t, c, made))
+		}
 	})
-	for _, c := range cases {
+	for i, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			want, got := theirs.text(t, c, refused[0]), ours.text(t, c, refused[1])
 			if *keep != "" {
-				must(t, os.WriteFile(filepath.Join(*keep, c.Name+".kubelet"), []byte(want), 0o644))
-				must(t, os.WriteFile(filepath.Join(*keep, c.Name+".nodeagent"), []byte(got), 0o644))
+				must(t, os.WriteFile(filepath.Join(*keep, c.Name+".kubelet"), []byte(want+files[0][i]), 0o644))
+				must(t, os.WriteFile(filepath.Join(*keep, c.Name+".nodeagent"), []byte(got+files[1][i]), 0o644))
 			}
 			want, got = allowed(c, want, got)
 			if diff := diff(t, want, got); diff != "" {
 				t.Errorf("the kubelet (-) and nodeagent (+) differ:\n%s", diff)
+			}
+			if diff := diff(t, files[0][i], files[1][i]); diff != "" {
+				t.Errorf("the files of the kubelet (-) and nodeagent (+) differ:\n%s", diff)
 			}
 		})
 	}
