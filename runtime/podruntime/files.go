@@ -101,6 +101,11 @@ func (l layout) removeLastWords(c *runtime.ContainerConfig) {
 	}
 }
 
+// hookFile holds, as long as it is there, the ID of the instance of a container whose postStart hook is to be run.
+func (l layout) hookFile(uid types.UID, container string) string {
+	return filepath.Join(l.containerDir(uid, container), "poststart")
+}
+
 // lastAttempt is the number behind the newest log file of a container: what it was restarted before the runtime forgot.
 func (l layout) lastAttempt(p runtime.PodRef, container string) (next uint32) {
 	entries, err := os.ReadDir(filepath.Join(l.logDir(p), container))

@@ -11,6 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,12 +28,68 @@ import (
 // hookUserAgent is how lifecycle requests introduce themselves.
 const hookUserAgent = "kube-lifecycle/1.37"
 
-// postStart runs the hook of a container that has just been started. When it fails the container is stopped.
+// owes says that a container has a postStart hook, and that there is a place to note that it is due.
+func (s *step) owes(c *v1.Container) bool {
+	return c.Lifecycle != nil && c.Lifecycle.PostStart != nil && s.cfg.Root != ""
+}
+
+// hookDue notes that a container is about to be started whose hook is to run then. Without it the hook runs all the same, if nothing
+// comes between.
+func (s *step) hookDue(c *v1.Container, id string) {
+	if !s.owes(c) {
+		return
+	}
+	file := s.files.hookFile(s.pod.UID, c.Name)
+	err := os.MkdirAll(filepath.Dir(file), 0o750)
+	if err == nil {
+		err = os.WriteFile(file, []byte(id), 0o640)
+	}
+	if err != nil {
+		s.cfg.Observe.Logger().Warn("that a postStart hook is due was not noted", "pod", refOf(s.pod), "container", c.Name, "err", err)
+	}
+}
+
+// hookDone notes that there is nothing to be run any more.
+func (s *step) hookDone(c *v1.Container) {
+	if s.owes(c) {
+		_ = os.Remove(s.files.hookFile(s.pod.UID, c.Name)) // it goes with the pod at the latest
+	}
+}
+
+// hooksDue runs the postStart hooks of containers that run and whose hooks have not come to their end, as the agent did before, or as
+// it never heard of the start.
+func (s *step) hooksDue(ctx context.Context, p plan.Plan) {
+	for _, c := range allContainers(s.pod) {
+		seen := s.in.Seen.Newest(c.Name)
+		if seen == nil || seen.State != runtime.Running || !s.owes(c) {
+			continue
+		}
+		if id, err := os.ReadFile(s.files.hookFile(s.pod.UID, c.Name)); err != nil || string(id) != seen.ID {
+			continue
+		}
+		if slices.ContainsFunc(p.Stops, func(a plan.Action) bool { return a.ID == seen.ID }) {
+			continue
+		}
+		s.result.Acted = true
+		if err := s.postStart(ctx, c, seen.ID); err != nil {
+			_ = s.notStarted(ctx, c.Name, err) // that shows it
+		}
+	}
+}
+
+// postStart runs the hook of a container that has been started. When it fails the container is stopped.
 func (s *step) postStart(ctx context.Context, c *v1.Container, id string) error {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 		return nil
 	}
-	err := s.hook(ctx, s.pod, c, id, c.Lifecycle.PostStart)
+	err := ctx.Err()
+	if err == nil {
+		err = s.hook(ctx, s.pod, c, id, c.Lifecycle.PostStart)
+	}
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx) // it is due to the next one who comes, if the container still runs then
+	}
+	s.hookDone(c)
 	if err == nil {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,4 +220,86 @@ func TestAHookThatNobodyWasThereToRunIsRunBeforeTheEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// hooked is an engine that counts commands, and on which they may be held up.
+type hooked struct {
+	runtime.Engine
+	ran  atomic.Int32
+	hold atomic.Bool
+}
+
+func (h *hooked) Exec(ctx context.Context, _ string, _ []string) (runtime.ExecResult, error) {
+	h.ran.Add(1)
+	if h.hold.Load() {
+		<-ctx.Done()
+	}
+	return runtime.ExecResult{}, ctx.Err()
+}
+
+// Field reports kubernetes/kubernetes#122803 and #60053: an agent that was stopped between the start of a container and the end of its
+// hook, or was never told that it started, never ran the hook.
+func TestAPostStartHookIsRunWhateverComesBetween(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		between func(t *testing.T, n *node, h *hooked, p *v1.Pod)
+		ran     int32
+	}{
+		{"nothing", func(_ *testing.T, n *node, _ *hooked, p *v1.Pod) { n.sync(p) }, 1},
+		{"the agent is stopped while it runs", func(t *testing.T, n *node, h *hooked, p *v1.Pod) {
+			t.Helper()
+			h.hold.Store(true)
+			n.cut(t, p)
+			h.hold.Store(false)
+		}, 2},
+		{"the agent is stopped as the container starts", func(t *testing.T, n *node, _ *hooked, p *v1.Pod) {
+			t.Helper()
+			n.engine.Inject("StartContainer", runtimetest.Delay(3*time.Second))
+			n.cut(t, p)
+		}, 1},
+		{"the answer to the start is lost", func(t *testing.T, n *node, _ *hooked, p *v1.Pod) {
+			t.Helper()
+			n.engine.Inject("StartContainer", runtimetest.Lost(context.DeadlineExceeded))
+			if _, err := n.Sync(t.Context(), p, runtime.SyncInput{Seen: n.look(p)}); err != nil {
+				t.Fatal(err)
+			}
+			n.engine.Inject("StartContainer", nil)
+			n.sync(p)
+		}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &hooked{}
+				n := newNode(t, func(c *Config) { h.Engine, c.Engine = c.Engine, h })
+				p := pod("sleep 100000")
+				p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"x"}}}}
+				tt.between(t, n, h, p)
+				first := n.look(p).Newest("a")
+				other, err := New(n.cfg) // another agent
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.Runtime = other
+				n.engine.Inject("StartContainer", nil)
+				seen, _ := n.sync(p)
+				if ran := h.ran.Load(); ran != tt.ran {
+					t.Errorf("the hook ran %d times, want %d", ran, tt.ran)
+				}
+				if c := seen.Newest("a"); c.State != runtime.Running || first == nil || c.ID != first.ID {
+					t.Errorf("there is %+v, there was %+v", c, first)
+				}
+			})
+		})
+	}
+}
+
+// cut has an agent be stopped a second after it has begun a step.
+func (n *node) cut(t *testing.T, p *v1.Pod) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := n.Sync(ctx, p, runtime.SyncInput{Seen: n.look(p)}); err == nil {
+		t.Error("the step was not cut")
+	}
+	time.Sleep(time.Minute)
 }

@@ -32,7 +32,7 @@ type remembered struct {
 	noticed map[string]time.Time       // by ID of an instance: when it was first seen to have ended
 	ends    map[string]time.Time       // by ID of an instance that is being stopped: when its time is over
 	follows map[string]followed        // by container name
-	numbers map[string]uint32          // by container name: the instance that was to be made last, which people may have been told of
+	numbers map[string]uint32          // by container name: the instance that was to be made last, which people may have been told of; "" is the sandbox
 	turn    uint64                     // of its starts; 0: none is given
 }
 
@@ -51,6 +51,8 @@ const (
 type gate struct {
 	since, shut, until time.Time // first, last, and when it opens
 	spec               uint64
+	reserved           time.Time // since when it is for a name that the runtime has reserved, and for nothing else
+	given              int       // names that were given up
 }
 
 func (m *memory) with(uid types.UID, f func(p *remembered)) {
@@ -145,7 +147,37 @@ func (m *memory) set(uid types.UID, container string, w *runtime.Waiting) (chang
 }
 
 func (m *memory) shut(uid types.UID, what string, spec uint64, now, until time.Time) {
-	m.with(uid, func(p *remembered) { p.gates[what] = gate{p.since(what, spec, now), now, until, spec} })
+	m.with(uid, func(p *remembered) {
+		p.gates[what] = gate{since: p.since(what, spec, now), shut: now, until: until, spec: spec, reserved: p.gates[what].reserved, given: p.gates[what].given}
+	})
+}
+
+// taken notes whether a name was reserved that was asked for just now. One that stays so for good is given up: the next number is
+// taken, and all begins anew.
+func (m *memory) taken(uid types.UID, what string, yes bool, now time.Time) {
+	m.with(uid, func(p *remembered) {
+		g := p.gates[what]
+		switch {
+		case !yes:
+			g.reserved = time.Time{}
+		case g.reserved.IsZero():
+			g.reserved = now
+		case now.Sub(g.reserved) >= reservedFor<<min(g.given, 6):
+			g.since, g.reserved = now, time.Time{}
+			g.given++
+			p.numbers = with(p.numbers, what, p.numbers[what]+1)
+		}
+		p.gates[what] = g
+	})
+}
+
+// number is that of the instance to be made, at least least.
+func (m *memory) number(uid types.UID, what string, least uint32) (n uint32) {
+	m.with(uid, func(p *remembered) {
+		n = max(least, p.numbers[what])
+		p.numbers = with(p.numbers, what, n)
+	})
+	return n
 }
 
 // failing is since when something fails that has just failed.

@@ -155,6 +155,11 @@ func newMetrics(o observe.To) (*metrics, error) {
 // retryAfter is when something that failed is tried again, if its error does not say.
 const retryAfter = 10 * time.Second
 
+// reservedFor is how long a name is asked for that the runtime has reserved, before it counts as one that is never given back: some
+// minutes more than a call goes on that was cut. Each further one has twice as long: a runtime that is only slow is not to be asked
+// for more and more.
+const reservedFor = 5 * time.Minute
+
 // unavailableAfter is the same for an engine that does not answer: it may be back at once.
 const unavailableAfter = time.Second
 

@@ -575,3 +575,76 @@ func TestANameInUseIsAskedForOftenAtFirst(t *testing.T) {
 		}
 	})
 }
+
+// stingy is an engine that never gives back the first name it was asked for by one of its calls.
+type stingy struct {
+	runtime.Engine
+	call  string
+	first *uint32
+	asked int
+}
+
+func (s *stingy) refuse(call string, attempt uint32) error {
+	if call != s.call {
+		return nil
+	}
+	if s.first == nil {
+		s.first = &attempt
+	}
+	if attempt != *s.first {
+		return nil
+	}
+	s.asked++
+	return fmt.Errorf("name web_%d is reserved: %w", attempt, runtime.ErrInUse)
+}
+
+func (s *stingy) RunSandbox(ctx context.Context, c *runtime.SandboxConfig) (string, error) {
+	if err := s.refuse("sandbox", c.Attempt); err != nil {
+		return "", err
+	}
+	return s.Engine.RunSandbox(ctx, c)
+}
+
+func (s *stingy) CreateContainer(ctx context.Context, sandbox string, c *runtime.ContainerConfig) (string, error) {
+	if err := s.refuse("container", c.Attempt); err != nil {
+		return "", err
+	}
+	return s.Engine.CreateContainer(ctx, sandbox, c)
+}
+
+// Case c155 and field reports containerd/containerd#4604, kubernetes/kubernetes#97153: a call that never ended kept its name, which was
+// asked for without end.
+func TestANameThatIsReservedForGoodIsGivenUp(t *testing.T) {
+	for _, call := range []string{"sandbox", "container"} {
+		t.Run(call, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				engine := &stingy{call: call}
+				n := newNode(t, func(c *Config) { engine.Engine, c.Engine = c.Engine, engine })
+				p := pod("sleep 100000")
+				begin := time.Now()
+				for n.look(p).Newest("a") == nil && time.Since(begin) < time.Hour {
+					result, err := n.Sync(t.Context(), p, runtime.SyncInput{Seen: n.look(p)})
+					if err != nil && !errors.Is(err, runtime.ErrInUse) {
+						t.Fatal(err)
+					}
+					time.Sleep(max(time.Until(result.RetryAt), time.Second))
+				}
+				if took := time.Since(begin); took < reservedFor || took > reservedFor+time.Minute || engine.asked < 20 {
+					t.Errorf("it runs after %v, and the name was asked for %d times", took, engine.asked)
+				}
+				seen, _ := n.sync(p)
+				if len(seen.Sandboxes) != 1 || len(seen.Containers) != 1 || seen.Containers[0].State != runtime.Running {
+					t.Fatalf("there is %+v", seen)
+				}
+				// What comes next goes on from there.
+				if err := n.engine.StopSandbox(t.Context(), seen.Sandboxes[0].ID); err != nil {
+					t.Fatal(err)
+				}
+				before := seen
+				if seen, _ = n.sync(p); seen.Sandboxes[0].Attempt != before.Sandboxes[0].Attempt+1 || seen.Newest("a").Restarts != before.Newest("a").Restarts+1 {
+					t.Errorf("after %+v there is %+v", before, seen)
+				}
+			})
+		})
+	}
+}

@@ -27,6 +27,11 @@ func (s *step) startContainer(ctx context.Context, a plan.Action) error {
 		}
 		return nil
 	}
+	return s.notStarted(ctx, a.Container, err)
+}
+
+// notStarted shows why a container does not run, unless the step was cut.
+func (s *step) notStarted(ctx context.Context, container string, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
@@ -34,9 +39,10 @@ func (s *step) startContainer(ctx context.Context, a plan.Action) error {
 	if !ok {
 		w = waiting("CreateContainerError", err)
 	}
-	s.metrics.containerErrors.Record(1, kind, w.Reason)
+	_, kind := plan.Find(s.pod, container)
+	s.metrics.containerErrors.Record(1, containerType(kind), w.Reason)
 	s.usersFailed()
-	if s.memory.set(s.pod.UID, a.Container, &w.Waiting) {
+	if s.memory.set(s.pod.UID, container, &w.Waiting) {
 		s.cfg.Changed(s.pod.UID)
 	}
 	return w
@@ -59,8 +65,8 @@ func (s *step) makeContainer(ctx context.Context, a plan.Action) (err error) {
 	attempt := a.Attempt
 	if s.in.Seen.Newest(a.Container) == nil {
 		attempt = max(attempt, s.files.lastAttempt(refOf(s.pod), a.Container))
-		s.memory.with(s.pod.UID, func(p *remembered) { attempt = max(attempt, p.numbers[a.Container]) })
 	}
+	attempt = s.memory.number(s.pod.UID, a.Container, attempt)
 	img, release, err := s.image(ctx, spec)
 	if err != nil {
 		return err
@@ -80,7 +86,6 @@ func (s *step) makeContainer(ctx context.Context, a plan.Action) (err error) {
 	if err != nil {
 		return err
 	}
-	s.memory.with(s.pod.UID, func(p *remembered) { p.numbers = with(p.numbers, a.Container, attempt) })
 	s.memory.remember(s.pod.UID, a.Container, a.Backoff) // what cannot be started waits like what ends
 	id, err := s.createAndStart(ctx, config)
 	done()
@@ -192,6 +197,8 @@ func (s *step) createAndStart(ctx context.Context, config *runtime.ContainerConf
 		return "", s.failed(name, "Failed", "CreateContainerError", err)
 	}
 	s.tell(name, false, "Created", "Container created")
+	spec, _ := plan.Find(s.pod, name)
+	s.hookDue(spec, id) // and remains so if the start fails: it may run all the same
 	own, stop := outlast(ctx, startGrace)
 	defer stop()
 	switch err := s.cfg.Engine.StartContainer(own, id); {

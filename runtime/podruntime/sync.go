@@ -48,6 +48,9 @@ func (r *Runtime) Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (
 	if err := s.grow(ctx, p); err != nil {
 		return s.result, err
 	}
+	if s.hooksDue(ctx, p); ctx.Err() != nil {
+		return s.result, context.Cause(ctx)
+	}
 	for _, a := range p.Actions {
 		err := s.do(ctx, a)
 		if ctx.Err() != nil {
@@ -176,6 +179,7 @@ func (s *step) gated(ctx context.Context, what string, act func() error) error {
 	now, spec := time.Now(), specOf(s.pod, what)
 	until := retryOf(err, s.memory.failing(s.pod.UID, what, spec, now), now)
 	s.memory.shut(s.pod.UID, what, spec, now, until)
+	s.memory.taken(s.pod.UID, what, errors.Is(err, runtime.ErrInUse), now)
 	if what != "" {
 		s.follow(s.pod, what, err)
 	}
@@ -260,6 +264,7 @@ func (s *step) makeSandbox(ctx context.Context, attempt uint32) (string, error) 
 		return "", err
 	}
 	defer done()
+	config.Attempt = s.memory.number(s.pod.UID, "", attempt)
 	ctx, trace := s.cfg.Observe.Begin(ctx, s.ref(""), "run sandbox")
 	id, err := s.cfg.Engine.RunSandbox(ctx, config)
 	s.pictures.makes(s.pod.UID, err)
