@@ -98,11 +98,16 @@ func (e *Engine) ListContainers(ctx context.Context, f runtime.Filter) ([]runtim
 func (e *Engine) listContainers(ctx context.Context, f *cri.ContainerFilter) ([]*cri.Container, error) {
 	q := &cri.ListContainersRequest{Filter: f}
 	a, err := invoke(ctx, e, call{op: "list_containers", what: "list containers"}, e.runtime.ListContainers, q)
+	list := a.GetContainers()
+	if err != nil {
+		list, err = inPieces(ctx, e, err, call{op: "stream_containers", what: "list containers in pieces"},
+			e.runtime.StreamContainers, &cri.StreamContainersRequest{Filter: f}, (*cri.StreamContainersResponse).GetContainers)
+	}
 	if err != nil {
 		return nil, err
 	}
-	e.owners.learn(a.GetContainers())
-	return a.GetContainers(), nil
+	e.owners.learn(list)
+	return list, nil
 }
 
 // Container is a complete look at one.

@@ -53,11 +53,16 @@ func (e *Engine) ListSandboxes(ctx context.Context, f runtime.Filter) ([]runtime
 		q.Filter.State = &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}
 	}
 	a, err := invoke(ctx, e, call{op: "list_podsandbox", what: "list sandboxes"}, e.runtime.ListPodSandbox, q)
+	items := a.GetItems()
+	if err != nil {
+		items, err = inPieces(ctx, e, err, call{op: "stream_podsandboxes", what: "list sandboxes in pieces"},
+			e.runtime.StreamPodSandboxes, &cri.StreamPodSandboxesRequest{Filter: q.GetFilter()}, (*cri.StreamPodSandboxesResponse).GetPodSandboxes)
+	}
 	if err != nil {
 		return nil, err
 	}
-	list := make([]runtime.Sandbox, 0, len(a.GetItems()))
-	for _, s := range a.GetItems() {
+	list := make([]runtime.Sandbox, 0, len(items))
+	for _, s := range items {
 		list = append(list, listedSandbox(s))
 	}
 	return list, nil

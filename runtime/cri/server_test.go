@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeletkit/kubeletkit/observe"
@@ -300,6 +301,58 @@ func TestRuntimeThatWasRestartedIsFoundAgain(t *testing.T) {
 	answers(t, e)
 	if c, err := e.Container(t.Context(), id); err != nil || c.State != runtime.Running || c.SandboxID == "" {
 		t.Errorf("afterwards: %+v, %v", c, err)
+	}
+}
+
+// Field reports kubernetes/kubernetes#63858, #131407 and #134750: with many ended pods the list was longer than the runtime sends, and
+// nothing went on, not even their removal.
+func TestAListThatIsTooLongForAMessageIsAskedForInPieces(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		most    int
+		streams bool
+	}{
+		{"a runtime that streams", 1000, true},
+		{"one whose pieces are too long", 100, true},
+		{"one that does not stream", 1000, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := serve(t, runtimetest.New(busybox()), cri.Config{}, grpc.MaxSendMsgSize(tt.most), grpc.StreamInterceptor(
+				func(s any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+					if !tt.streams {
+						return status.Error(codes.Unimplemented, "unknown method")
+					}
+					return next(s, stream)
+				}))
+			for i := range 10 {
+				conf := &runtime.SandboxConfig{
+					Pod:         runtime.PodRef{Namespace: "default", Name: fmt.Sprint("web", i), UID: types.UID(fmt.Sprint("u", i))},
+					Annotations: map[string]string{"a": strings.Repeat("x", 500)},
+				}
+				sandbox, err := e.RunSandbox(t.Context(), conf)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := e.CreateContainer(t.Context(), sandbox, &runtime.ContainerConfig{
+					Pod: conf.Pod, Name: "main", Image: "sha256:b0b0", Sandbox: conf, Annotations: conf.Annotations,
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sandboxes, err := e.ListSandboxes(t.Context(), runtime.Filter{})
+			containers, second := e.ListContainers(t.Context(), runtime.Filter{})
+			if tt.streams && tt.most >= 1000 {
+				if err != nil || second != nil || len(sandboxes) != 10 || len(containers) != 10 || containers[9].SandboxID == "" {
+					t.Errorf("%d sandboxes, %v; %d containers, %v", len(sandboxes), err, len(containers), second)
+				}
+				return
+			}
+			for _, err := range []error{err, second} {
+				if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "max_send_message_size") {
+					t.Errorf("error %v", err)
+				}
+			}
+		})
 	}
 }
 

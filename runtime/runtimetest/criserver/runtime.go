@@ -91,6 +91,17 @@ func (s *runtimeService) ListPodSandbox(ctx context.Context, q *cri.ListPodSandb
 	return answer(a, err)
 }
 
+// StreamPodSandboxes answers with one at a time.
+func (s *runtimeService) StreamPodSandboxes(q *cri.StreamPodSandboxesRequest, to cri.RuntimeService_StreamPodSandboxesServer) error {
+	a, err := s.ListPodSandbox(to.Context(), &cri.ListPodSandboxRequest{Filter: q.GetFilter()})
+	for _, b := range a.GetItems() {
+		if err == nil {
+			err = to.Send(&cri.StreamPodSandboxesResponse{PodSandboxes: []*cri.PodSandbox{b}})
+		}
+	}
+	return err
+}
+
 func (s *runtimeService) CreateContainer(ctx context.Context, q *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
 	id, err := s.engine.CreateContainer(ctx, q.GetPodSandboxId(), containerConfig(q.GetConfig(), q.GetSandboxConfig()))
 	return answer(&cri.CreateContainerResponse{ContainerId: id}, err)
@@ -125,6 +136,17 @@ func (s *runtimeService) ListContainers(ctx context.Context, q *cri.ListContaine
 		}
 	}
 	return answer(a, err)
+}
+
+// StreamContainers answers with one at a time.
+func (s *runtimeService) StreamContainers(q *cri.StreamContainersRequest, to cri.RuntimeService_StreamContainersServer) error {
+	a, err := s.ListContainers(to.Context(), &cri.ListContainersRequest{Filter: q.GetFilter()})
+	for _, c := range a.GetContainers() {
+		if err == nil {
+			err = to.Send(&cri.StreamContainersResponse{Containers: []*cri.Container{c}})
+		}
+	}
+	return err
 }
 
 // filter knows the labels and states an engine asks for: a pod's UID, ready or running.
