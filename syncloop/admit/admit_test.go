@@ -501,6 +501,8 @@ func TestFitByItsOwnAccount(t *testing.T) {
 		"another was":                                   {fit: Fit{Own: nodeOf(), Kept: kept}, pod: podOf(named("n", "n"), sent, asks(list{"cpu": "3"})), want: "OutOfcpu"},
 		"it was let in before, and its port is taken":   {fit: Fit{Own: nodeOf(), Kept: kept}, pod: podOf(static, port(80, v1.ProtocolTCP, "")), others: []*v1.Pod{other}, want: "NodePorts"},
 		"it was let in before, and the object has less": {fit: Fit{Node: small, Own: nodeOf(), Kept: kept}, pod: podOf(sent, asks(list{"cpu": "2"})), want: "OutOfcpu"},
+		"it was let in before, and the label is gone":   {fit: Fit{Node: nodeOf(), Kept: kept}, pod: podOf(sent, hdd)}, // field reports kubernetes/kubernetes#76322, #99708
+		"another was, and the label is gone":            {fit: Fit{Node: nodeOf(), Kept: kept}, pod: podOf(named("n", "n"), sent, hdd), want: "NodeAffinity"},
 		"a label that it has not":                       {fit: Fit{Own: nodeOf()}, pod: podOf(static, hdd), want: "NodeAffinity"},
 		"a label that whoever sent the pod has seen":    {fit: Fit{Own: nodeOf()}, pod: podOf(sent, hdd)},
 		"a label that the server knows of": {fit: Fit{Own: nodeOf(), Fresh: func(context.Context) (*v1.Node, error) {

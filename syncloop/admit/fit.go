@@ -30,7 +30,8 @@ type Fit struct {
 	// ports are compared.
 	Own func() *v1.Node
 
-	// Kept says that a pod was let in before this agent came; Own refuses none of those. syncloop's Roster knows. nil: none was.
+	// Kept says that a pod was let in before this agent came; neither Own nor labels of the node that have changed since refuse any of
+	// those. syncloop's Roster knows. nil: none was.
 	Kept func(uid types.UID) bool
 
 	// Fresh asks for the node as it is now, when nothing but its labels stands against a pod: whoever sent the pod may have
@@ -47,8 +48,9 @@ const freshWithin = time.Second
 // lower standing hold what it lacks: the refusal names them in Instead. When they do not, it is an UnexpectedAdmissionError.
 func (f Fit) Admit(ctx context.Context, pod *v1.Pod, others []*v1.Pod) error {
 	others = slices.DeleteFunc(slices.Clone(others), func(o *v1.Pod) bool { return o.UID == pod.UID && pod.UID != "" })
+	kept := f.Kept != nil && f.Kept(pod.UID)
 	node, judge := known(f.Node), against
-	if node == nil && (f.Kept == nil || !f.Kept(pod.UID)) {
+	if node == nil && !kept {
 		node = known(f.Own)
 		if !podspec.Static(pod) {
 			judge = crowding
@@ -58,6 +60,9 @@ func (f Fit) Admit(ctx context.Context, pod *v1.Pod, others []*v1.Pod) error {
 		return ports(pod, others)
 	}
 	lacks, all := judge(pod, others, node)
+	if kept { // labels are for those who choose a node
+		all = slices.DeleteFunc(all, func(err error) bool { return isRefusal(err, "NodeAffinity") })
+	}
 	if f.Fresh != nil && len(lacks) == 0 && len(all) == 1 && isRefusal(all[0], "NodeAffinity") {
 		ctx, cancel := context.WithTimeout(ctx, freshWithin)
 		defer cancel()
