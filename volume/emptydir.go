@@ -99,12 +99,12 @@ func (m *Manager) mountMemory(e directory) error {
 	if e.size > 0 {
 		options = []string{"size=" + strconv.FormatInt(e.size, 10)}
 	}
-	err := m.mounter().MountSensitiveWithoutSystemd("tmpfs", e.dir, "tmpfs", append(options, "noswap"), nil)
+	err := m.cfg.Mounter.MountSensitiveWithoutSystemd("tmpfs", e.dir, "tmpfs", append(options, "noswap"), nil)
 	if err == nil {
 		return nil
 	}
 	m.log.Debug("this kernel has no tmpfs that is never swapped out", "err", err)
-	if err := m.mounter().MountSensitiveWithoutSystemd("tmpfs", e.dir, "tmpfs", options, nil); err != nil {
+	if err := m.cfg.Mounter.MountSensitiveWithoutSystemd("tmpfs", e.dir, "tmpfs", options, nil); err != nil {
 		return fmt.Errorf("mount memory: %w", err)
 	}
 	return nil
@@ -113,7 +113,7 @@ func (m *Manager) mountMemory(e directory) error {
 // mountPages mounts a file system in huge pages, open to all as every empty directory: the kernel's own way lets in root alone.
 func (m *Manager) mountPages(e directory) error {
 	options := []string{"pagesize=" + e.pages, "mode=0777"}
-	if err := m.mounter().MountSensitiveWithoutSystemd("nodev", e.dir, "hugetlbfs", options, nil); err != nil {
+	if err := m.cfg.Mounter.MountSensitiveWithoutSystemd("nodev", e.dir, "hugetlbfs", options, nil); err != nil {
 		return fmt.Errorf("mount huge pages of %s: %w", e.pages, err)
 	}
 	return nil

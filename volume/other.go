@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"k8s.io/mount-utils"
 )
 
 // removeTree removes what lies at path without following links.
@@ -22,6 +24,9 @@ func removeTree(_ context.Context, path string) error {
 	defer root.Close()
 	return root.RemoveAll(filepath.Base(path))
 }
+
+// kernel mounts as far as this system lets it.
+func kernel() mount.Interface { return mount.New("") }
 
 func openBelow(string, string) (*os.File, error) {
 	return nil, fmt.Errorf("parts of volumes need Linux: %w", errors.ErrUnsupported)

@@ -25,6 +25,21 @@ import (
 	"github.com/kubeletkit/kubeletkit/volume"
 )
 
+// Errors of mounts name what was to be mounted, and where.
+func TestRealMountsThatFailAreNamed(t *testing.T) {
+	h := realHouse(t)
+	huge := memory("mem", "1Mi")
+	huge.EmptyDir.Medium = "HugePages-3Mi"
+	pod := podWith("u1", huge)
+	pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{"hugepages-3Mi": resource.MustParse("3Mi")}
+	_, err := h.Mount(t.Context(), pod)
+	want := "mount hugetlbfs at " + h.root + "/pods/u1/volumes/kubernetes.io~empty-dir/mem: "
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	h.unmount(t, "u1")
+}
+
 // realHouse mounts for real.
 func realHouse(t *testing.T) house {
 	t.Helper()
@@ -138,6 +153,50 @@ func TestRealMountsNobodyKnowsOfAreNotEntered(t *testing.T) {
 			t.Fatal("gone")
 		}
 		h.unmount(t, "u1")
+	}
+}
+
+// asked is a mounter that counts looks at its mount table.
+type asked struct {
+	mount.Interface
+
+	looks int
+}
+
+func (a *asked) List() ([]mount.MountPoint, error) { a.looks++; return a.Interface.List() }
+
+// To read the mount table costs more with each pod of the node.
+func TestRealMountTableIsReadOnlyIfSomethingMayBeMountedElsewhere(t *testing.T) {
+	h := realHouse(t)
+	a := &asked{Interface: mount.New("")}
+	m, _ := volume.New(volume.Config{Root: h.root, Mounter: a, Other: func(_ context.Context, _ *v1.Pod, _ *v1.Volume, dir string) (runtime.Volume, error) {
+		return runtime.Volume{Path: dir}, nil
+	}})
+	nfs := v1.Volume{Name: "far", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}
+	for _, c := range []struct {
+		what   string
+		volume v1.Volume
+		also   func(t *testing.T, at string)
+		looks  int
+	}{
+		{"on disk", emptyDir("v"), nil, 0},
+		{"in memory", memory("v", "1Mi"), nil, 0},
+		{"of the API server", downward("v", fieldItem("name", "metadata.name")), nil, 0},
+		{"in memory, twice", memory("v", "1Mi"), func(t *testing.T, at string) { t.Helper(); bind(t, t.TempDir(), at) }, 1},
+		{"with a mount within", emptyDir("v"), func(t *testing.T, at string) { t.Helper(); bind(t, t.TempDir(), at+"/deep/er") }, 1},
+		{"of a kind that others mount", nfs, nil, 1},
+	} {
+		places, err := m.Mount(t.Context(), podWith("u1", c.volume))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.also != nil {
+			c.also(t, places["v"].Path)
+		}
+		a.looks = 0
+		if err := m.Unmount(t.Context(), "u1"); err != nil || a.looks != c.looks || len(mountsBelow(t, h.root)) > 0 {
+			t.Errorf("%s: %v, %d looks at the table, want %d", c.what, err, a.looks, c.looks)
+		}
 	}
 }
 
@@ -432,4 +491,40 @@ func TestKilledChild(t *testing.T) {
 		done()
 		_ = m.Unmount(context.Background(), "u1")
 	}
+}
+
+// What a volume in memory costs, such as every token, with system calls and with mount(8) and umount(8).
+func BenchmarkMemoryComesAndGoes(b *testing.B) {
+	if os.Getuid() != 0 {
+		b.Skip("needs root: it mounts")
+	}
+	for name, mounter := range map[string]mount.Interface{"calls": nil, "programs": mount.New("")} {
+		b.Run(name, func(b *testing.B) {
+			m, err := volume.New(volume.Config{Root: b.TempDir(), Mounter: mounter})
+			if err != nil {
+				b.Fatal(err)
+			}
+			pod, before := podWith("u1", memory("v", "1Mi")), spent(b)
+			for b.Loop() {
+				_, err := m.Mount(b.Context(), pod)
+				if err := errors.Join(err, m.Unmount(b.Context(), "u1")); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64((spent(b)-before).Microseconds())/float64(b.N), "cpu-µs/op")
+		})
+	}
+}
+
+// spent is the CPU time of this process and its children.
+func spent(b *testing.B) (sum time.Duration) {
+	b.Helper()
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(who, &u); err != nil {
+			b.Fatal(err)
+		}
+		sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	return sum
 }

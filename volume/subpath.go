@@ -103,9 +103,9 @@ func (m *Manager) bind(f *os.File, place string) error {
 	if err := makePlace(place, info.IsDir()); err != nil {
 		return err
 	}
-	// The name of an open file is the one source nobody can exchange. mount(8) must not look at where it leads.
+	// The name of an open file is the one source nobody can exchange. mount(8), if there is one, must not look at where it leads.
 	source := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd())
-	return m.mounter().MountSensitiveWithoutSystemdWithMountFlags(source, place, "", []string{"bind"}, nil, []string{"--no-canonicalize"})
+	return m.cfg.Mounter.MountSensitiveWithoutSystemdWithMountFlags(source, place, "", []string{"bind"}, nil, []string{"--no-canonicalize"})
 }
 
 // makePlace makes what a directory, or anything else, can be bound to.

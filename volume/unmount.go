@@ -41,25 +41,67 @@ func (m *Manager) clear(ctx context.Context, uid types.UID) (found bool, err err
 	subpaths := filepath.Join(dir, "volume-subpaths")
 	found = len(volumes) > 0 || exists(subpaths)
 	if found {
-		if err := m.unmountBelow(ctx, filepath.Join(dir, "volumes"), subpaths); err != nil {
+		err := m.clearOwn(ctx, uid, volumes, subpaths)
+		if err != nil && ctx.Err() == nil {
+			if err := m.unmountBelow(ctx, filepath.Join(dir, "volumes"), subpaths); err != nil {
+				return true, err
+			}
+			err = m.removeVolumes(ctx, uid, volumes, subpaths)
+		}
+		if err != nil {
 			return true, err
 		}
 	}
-	errs := []error{removeTree(ctx, subpaths)}
-	for _, v := range volumes {
-		begun := time.Now()
-		err := m.removeVolume(ctx, uid, v)
-		m.metrics.operation("volume_unmount", strings.TrimPrefix(filepath.Base(filepath.Dir(v)), "kubernetes.io~"), begun, err)
-		errs = append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return true, err
-	}
-	errs = append(errs, removeTree(ctx, m.marker(uid, ""))) // of volumes that were never made
+	errs := []error{removeTree(ctx, m.marker(uid, ""))} // of volumes that were never made
 	for _, parent := range []string{filepath.Join(dir, "volumes"), filepath.Join(dir, "plugins")} {
 		errs = append(errs, removeEmpty(parent, true))
 	}
 	return found, errors.Join(append(errs, removeEmpty(dir, false))...)
+}
+
+// removeVolumes removes volumes, and places of subPaths, in which nothing is mounted any more.
+func (m *Manager) removeVolumes(ctx context.Context, uid types.UID, volumes []string, subpaths string) error {
+	errs := []error{removeTree(ctx, subpaths)}
+	for _, v := range volumes {
+		begun := time.Now()
+		err := m.removeVolume(ctx, uid, v)
+		m.metrics.operation("volume_unmount", kindAt(v), begun, err)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// clearOwn removes the volumes of a pod that has only such, without a look at the mount table, which costs more with each pod of
+// the node. An error means that the table must be asked: there may be mounts elsewhere. What is of another kind is not looked at,
+// for its server may be away; and what is mounted anywhere within is never entered.
+func (m *Manager) clearOwn(ctx context.Context, uid types.UID, volumes []string, subpaths string) error {
+	if exists(subpaths) {
+		return errElsewhere
+	}
+	for _, v := range volumes {
+		switch kindAt(v) {
+		case "empty-dir", "configmap", "secret", "projected", "downward-api": // mounted in their own directories, or not at all
+		default:
+			return errElsewhere
+		}
+	}
+	for _, v := range volumes {
+		mounted, err := m.isMount(v)
+		if err == nil && mounted {
+			err = m.unmount(v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return m.removeVolumes(ctx, uid, volumes, subpaths)
+}
+
+var errElsewhere = errors.New("something may be mounted elsewhere")
+
+// kindAt is the kind of the volume that lies at a path.
+func kindAt(path string) string {
+	return strings.TrimPrefix(filepath.Base(filepath.Dir(path)), "kubernetes.io~")
 }
 
 // unmountBelow unmounts all that lies in these directories, what was mounted last first.
@@ -69,7 +111,7 @@ func (m *Manager) unmountBelow(ctx context.Context, dirs ...string) error {
 			dirs[i] = resolved
 		}
 	}
-	table, err := m.mounter().List()
+	table, err := m.cfg.Mounter.List()
 	if err != nil {
 		return fmt.Errorf("read the mount table: %w", err)
 	}

@@ -24,7 +24,7 @@ import (
 type Config struct {
 	Root string // state of pods; volumes lie at <Root>/pods/<uid>/volumes
 
-	Mounter mount.Interface // nil: mount.New(""), which calls mount(8) and umount(8)
+	Mounter mount.Interface // nil: system calls on Linux, where mount.New("") would start a process for each mount
 	Node    func() *v1.Node // what resourceFieldRef falls back to and volumes in memory are bounded by; nil: unknown
 	Memory  int64           // of this machine in bytes, which bounds volumes in memory while Node is unknown; 0: unknown
 
@@ -48,7 +48,6 @@ type Manager struct {
 	cfg     Config
 	log     *slog.Logger
 	metrics metrics
-	mounter func() mount.Interface
 
 	ready chan struct{} // full while something is queued
 
@@ -80,13 +79,12 @@ func New(cfg Config) (*Manager, error) {
 	if cfg.Changed == nil {
 		cfg.Changed = func(types.UID) {}
 	}
-	made := func() mount.Interface { return cfg.Mounter }
 	if cfg.Mounter == nil {
-		made = sync.OnceValue(func() mount.Interface { return mount.New("") }) // it looks around when it is made
+		cfg.Mounter = kernel()
 	}
 	m, err := newMetrics(cfg.Observe)
 	return &Manager{
-		cfg: cfg, log: cfg.Observe.Logger(), metrics: m, mounter: made,
+		cfg: cfg, log: cfg.Observe.Logger(), metrics: m,
 		ready: make(chan struct{}, 1), pods: map[types.UID]*pod{}, sweeping: map[types.UID]bool{},
 	}, err
 }
@@ -228,7 +226,7 @@ func checkName(what, s string) error {
 
 // isMount says whether something is mounted right there. A mount that has gone bad is taken away.
 func (m *Manager) isMount(path string) (bool, error) {
-	is, err := m.mounter().IsMountPoint(path)
+	is, err := m.cfg.Mounter.IsMountPoint(path)
 	switch {
 	case err == nil:
 		return is, nil
@@ -242,7 +240,7 @@ func (m *Manager) isMount(path string) (bool, error) {
 }
 
 func (m *Manager) unmount(path string) error {
-	if err := m.mounter().Unmount(path); err != nil {
+	if err := m.cfg.Mounter.Unmount(path); err != nil {
 		return fmt.Errorf("unmount: %w", err)
 	}
 	return nil

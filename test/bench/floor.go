@@ -24,6 +24,7 @@ const floorParallel = 4
 // and the bare calls of the runtime.
 func (n *node) floor(ctx context.Context) error {
 	n.say("floor")
+	n.forget()
 	for _, f := range []struct {
 		sandbox *cri.LinuxPodSandboxConfig
 		of      string

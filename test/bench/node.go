@@ -141,6 +141,7 @@ func (n *node) turn(ctx context.Context, agent string) error {
 	if err := c.EndAgent(ctx, syscall.SIGTERM); err != nil {
 		return err
 	}
+	n.forget()
 	root := c.Path("bench", agent)
 	if err := os.MkdirAll(filepath.Dir(root), 0o755); err != nil {
 		return err
@@ -175,6 +176,14 @@ func (n *node) turn(ctx context.Context, agent string) error {
 		}
 	}
 	return nil
+}
+
+// forget has the kernel give up what it keeps of pods that are no more: a thousand cgroups that only wait for their memory to be
+// needed make each pod's start a third slower, whoever comes later.
+func (n *node) forget() {
+	if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0); err != nil {
+		n.say("what the kernel keeps of earlier pods stays: %v", err)
+	}
 }
 
 // wipe deletes all pods of the namespace without grace, for whoever comes next.
