@@ -39,7 +39,7 @@
 //     what is left there, without following a link, without entering anything still mounted, and within bounds of memory and
 //     open files however deep a container has nested its directories. The target of a hostPath is never touched.
 //   - Different pods do not wait for each other; calls for one pod come one after the other. All methods return soon after
-//     ctx ends, a call of mount(8) or umount(8) under way aside.
+//     ctx ends, an unmount under way aside.
 //
 // The directories are the kubelet's: <Root>/pods/<uid>/volumes/kubernetes.io~<kind>/<name>, with markers below plugins and
 // bound subPaths below volume-subpaths. Everything above a volume must be writable by its owner alone.
