@@ -194,6 +194,59 @@ func (l layout) removeLink(c *runtime.Container) error {
 	return nil
 }
 
+// makeLink makes the log of a container instance be found by the container's name. Without a log there is no link, but no error.
+func (l layout) makeLink(p runtime.PodRef, container, id, log string) error {
+	if l.links == "" {
+		return nil
+	}
+	_, err := os.Stat(log)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // this engine writes no file there
+	}
+	if err == nil {
+		err = os.MkdirAll(l.links, 0o755)
+	}
+	if err == nil {
+		err = os.Symlink(log, l.link(p, container, id))
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// tidyLinks makes the links that instances miss which run, as nobody was there to make them, and removes those whose logs are gone, as
+// when somebody removed an instance by hand. The log of one that lives is but being rotated.
+func (l layout) tidyLinks(lives []runtime.Container) error {
+	if l.links == "" {
+		return nil
+	}
+	var errs []error
+	names := map[string]bool{}
+	for i := range lives {
+		c := &lives[i]
+		names[filepath.Base(l.link(c.Pod, c.Name, c.ID))] = true
+		errs = append(errs, l.makeLink(c.Pod, c.Name, c.ID, filepath.Join(l.logDir(c.Pod), logFile(c.Name, uint32(c.Restarts)))))
+	}
+	entries, err := os.ReadDir(l.links)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	for _, e := range entries {
+		if e.Type() != fs.ModeSymlink || names[e.Name()] {
+			continue
+		}
+		link := filepath.Join(l.links, e.Name())
+		if log, err := os.Readlink(link); err != nil || !strings.HasPrefix(log, filepath.Clean(l.logs)+"/") {
+			continue // someone else's
+		}
+		if _, err := os.Stat(link); errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, os.Remove(link))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 func globQuote(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }

@@ -489,6 +489,48 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// Field reports kubernetes/kubernetes#52172, #61257 and #8945: links of what somebody removed by hand stayed for ever, and what was
+// started as the agent ended never had one.
+func TestLinksToLogsArePutRight(t *testing.T) {
+	n := newNode(t)
+	n.engine.Logs = true
+	p := pod("echo x; sleep 100")
+	seen, _ := n.sync(p)
+	links := filepath.Join(n.root, "containers")
+	there := func() (names []string) {
+		t.Helper()
+		if err := n.Sweep(t.Context(), func(types.UID) bool { return true }); err != nil {
+			t.Fatal(err)
+		}
+		entries, _ := os.ReadDir(links)
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	first := "web_shop_a-" + seen.Containers[0].ID + ".log"
+	others := filepath.Join(links, "others.log")
+	if err := errors.Join(os.Remove(filepath.Join(links, first)), os.Symlink("/nowhere", others)); err != nil {
+		t.Fatal(err)
+	}
+	if got := there(); !slices.Equal(got, []string{"others.log", first}) {
+		t.Errorf("of one that runs there are %q", got)
+	}
+	log := filepath.Join(n.root, "pods/shop_web_u-1/a/0.log")
+	if err := os.Rename(log, log+".1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := there(); !slices.Equal(got, []string{"others.log", first}) {
+		t.Errorf("while its log is rotated there are %q", got)
+	}
+	if err := n.engine.RemoveContainer(t.Context(), seen.Containers[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := there(); !slices.Equal(got, []string{"others.log"}) {
+		t.Errorf("of one that was removed there are %q", got)
+	}
+}
+
 func TestAUIDIsNeverAPathOut(t *testing.T) {
 	n := newNode(t)
 	for _, uid := range []types.UID{"", ".", "..", "../x", "a/b", "a\x00"} {

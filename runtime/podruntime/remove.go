@@ -136,15 +136,21 @@ func (r *Runtime) removeSandbox(ctx context.Context, id string) error {
 	return nil
 }
 
-// Sweep removes directories of pods that are no more, and forgets what it remembered of them.
+// Sweep removes directories of pods that are no more, and forgets what it remembered of them. Links to logs are put right.
 func (r *Runtime) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 	pods, err := r.Pods(ctx)
 	if err != nil {
 		return err
 	}
 	exists := map[types.UID]bool{}
+	var lives []runtime.Container
 	for _, p := range pods {
 		exists[p.UID] = true
+		for _, c := range p.Containers {
+			if c.State == runtime.Running || c.State == runtime.Unknown {
+				lives = append(lives, c)
+			}
+		}
 	}
 	gone := func(uid types.UID) bool { return !exists[uid] && !keep(uid) }
 	var errs []error
@@ -153,6 +159,7 @@ func (r *Runtime) Sweep(ctx context.Context, keep func(types.UID) bool) error {
 			errs = append(errs, os.RemoveAll(dir))
 		}
 	})
+	errs = append(errs, r.files.tidyLinks(lives))
 	if r.cfg.Root != "" {
 		entries, err := os.ReadDir(r.files.podDir(""))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -208,7 +208,9 @@ func (s *step) createAndStart(ctx context.Context, config *runtime.ContainerConf
 		return "", s.failed(name, "Failed", "RunContainerError", anonymous(err, id))
 	}
 	s.tell(name, false, "Started", "Container started")
-	s.linkLog(config, id)
+	if err := s.files.makeLink(config.Pod, name, id, filepath.Join(config.Sandbox.LogDir, config.LogPath)); err != nil {
+		s.cfg.Observe.Logger().Warn("the link to a container's log was not made; next try at the next resync", "container", name, "err", err)
+	}
 	return id, nil
 }
 
@@ -238,25 +240,6 @@ func outlast(ctx context.Context, grace time.Duration) (context.Context, context
 		}
 	})
 	return own, func() { stop(); cancel(nil) }
-}
-
-// linkLog makes the log be found by the container's name. A failure costs the container nothing.
-func (s *step) linkLog(config *runtime.ContainerConfig, id string) {
-	if s.cfg.LogLinks == "" {
-		return
-	}
-	log := filepath.Join(config.Sandbox.LogDir, config.LogPath)
-	link := s.files.link(config.Pod, config.Name, id)
-	if _, err := os.Stat(log); err != nil {
-		return // this engine writes no file there
-	}
-	err := os.MkdirAll(s.cfg.LogLinks, 0o755)
-	if err == nil {
-		err = os.Symlink(log, link)
-	}
-	if err != nil && !errors.Is(err, os.ErrExist) {
-		s.cfg.Observe.Logger().Warn("the link to a container's log was not made", "link", link, "err", err)
-	}
 }
 
 func makeLogDir(dir string) error {
