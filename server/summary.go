@@ -31,14 +31,14 @@ func (h *handler) summary(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, s)
 }
 
-// cpuAndMemory is a summary without the rest.
+// cpuAndMemory is a summary without the rest. Swap is memory.
 func cpuAndMemory(s *stats.Summary) *stats.Summary {
-	out := &stats.Summary{Node: stats.NodeStats{NodeName: s.Node.NodeName, StartTime: s.Node.StartTime, CPU: s.Node.CPU, Memory: s.Node.Memory}}
+	out := &stats.Summary{Node: stats.NodeStats{NodeName: s.Node.NodeName, StartTime: s.Node.StartTime, CPU: s.Node.CPU, Memory: s.Node.Memory, Swap: s.Node.Swap}}
 	for _, c := range s.Node.SystemContainers {
 		out.Node.SystemContainers = append(out.Node.SystemContainers, containerPart(c))
 	}
 	for _, p := range s.Pods {
-		part := stats.PodStats{PodRef: p.PodRef, StartTime: p.StartTime, CPU: p.CPU, Memory: p.Memory}
+		part := stats.PodStats{PodRef: p.PodRef, StartTime: p.StartTime, CPU: p.CPU, Memory: p.Memory, Swap: p.Swap}
 		for _, c := range p.Containers {
 			part.Containers = append(part.Containers, containerPart(c))
 		}
@@ -48,5 +48,5 @@ func cpuAndMemory(s *stats.Summary) *stats.Summary {
 }
 
 func containerPart(c stats.ContainerStats) stats.ContainerStats {
-	return stats.ContainerStats{Name: c.Name, StartTime: c.StartTime, CPU: c.CPU, Memory: c.Memory}
+	return stats.ContainerStats{Name: c.Name, StartTime: c.StartTime, CPU: c.CPU, Memory: c.Memory, Swap: c.Swap}
 }

@@ -16,10 +16,10 @@ func TestSummary(t *testing.T) {
 	var asked []bool
 	n, size := uint64(7), uint64(9)
 	figures := &stats.Summary{
-		Node: stats.NodeStats{NodeName: "n1", CPU: &stats.CPUStats{UsageNanoCores: &n}, Fs: &stats.FsStats{CapacityBytes: &size}},
+		Node: stats.NodeStats{NodeName: "n1", CPU: &stats.CPUStats{UsageNanoCores: &n}, Swap: &stats.SwapStats{}, Fs: &stats.FsStats{CapacityBytes: &size}},
 		Pods: []stats.PodStats{{
-			PodRef: stats.PodReference{Name: "web"}, Network: &stats.NetworkStats{},
-			Containers: []stats.ContainerStats{{Name: "app", CPU: &stats.CPUStats{UsageNanoCores: &n}, Rootfs: &stats.FsStats{}}},
+			PodRef: stats.PodReference{Name: "web"}, Swap: &stats.SwapStats{}, Network: &stats.NetworkStats{},
+			Containers: []stats.ContainerStats{{Name: "app", CPU: &stats.CPUStats{UsageNanoCores: &n}, Swap: &stats.SwapStats{}, Rootfs: &stats.FsStats{}}},
 		}},
 	}
 	h := node(t, func(c *server.Config) {
@@ -46,6 +46,9 @@ func TestSummary(t *testing.T) {
 		var s stats.Summary
 		if err := json.Unmarshal(w.Body.Bytes(), &s); w.Code == 200 && err != nil {
 			t.Fatal(err)
+		}
+		if w.Code == 200 && (s.Node.Swap == nil || s.Pods[0].Swap == nil || s.Pods[0].Containers[0].Swap == nil) {
+			t.Errorf("%s: there is no swap: %s", tt.path, w.Body)
 		}
 		if w.Code == 200 && (s.Node.NodeName != "n1" || (s.Node.Fs != nil) != tt.fs || (s.Pods[0].Network != nil) != tt.fs || (s.Pods[0].Containers[0].Rootfs != nil) != tt.fs ||
 			*s.Pods[0].Containers[0].CPU.UsageNanoCores != 7) {

@@ -2,6 +2,7 @@ package samemessages
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -37,20 +38,26 @@ const node = "node"
 type stage struct {
 	t       *testing.T
 	program string
+	flags   []string // more than all have
 	dir     string
 	api     *apifake.Server
 	record  *podcases.Recorder
 	engine  *runtimetest.Engine
 	cgroup  string // in which those of its pods lie
 	port    int    // where the agent serves
+	client  *http.Client
 	process *os.Process
 	ended   chan struct{} // closed when the process has ended
 }
 
-// setUp starts an agent.
-func setUp(t *testing.T, program string, settings map[string]any, cases []*podcases.Case) *stage {
+// setUp starts an agent, with flags beside those that all have.
+func setUp(t *testing.T, program string, settings map[string]any, cases []*podcases.Case, flags ...string) *stage {
 	t.Helper()
-	s := &stage{t: t, program: program, dir: t.TempDir(), api: apifake.New(), record: new(podcases.Recorder), port: asuser.FreePort(t)}
+	s := &stage{t: t, program: program, flags: flags, dir: t.TempDir(), api: apifake.New(), record: new(podcases.Recorder), port: asuser.FreePort(t)}
+	s.client = &http.Client{
+		Timeout: 4 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}, // it signs itself
+	}
 	t.Cleanup(s.api.Close)
 	for _, d := range []string{"root", "logs", "certificates", "manifests"} {
 		must(t, os.Mkdir(s.path(d), 0o755))
@@ -191,8 +198,10 @@ func (s *stage) start() {
 	log, err := os.OpenFile(s.path("agent.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	must(s.t, err)
 	defer log.Close()
-	cmd := exec.Command(s.program, "--config="+s.path("config.json"), "--root-dir="+s.path("root"), "--cert-dir="+s.path("certificates"),
-		"--hostname-override="+node, "--kubeconfig="+s.path("kubeconfig"), "--node-ip="+address(s.t), "--v=2")
+	cmd := exec.Command(s.program, append([]string{
+		"--config=" + s.path("config.json"), "--root-dir=" + s.path("root"), "--cert-dir=" + s.path("certificates"),
+		"--hostname-override=" + node, "--kubeconfig=" + s.path("kubeconfig"), "--node-ip=" + address(s.t), "--v=2",
+	}, s.flags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	must(s.t, cmd.Start())
 	ended := make(chan struct{})

@@ -2,6 +2,7 @@ package samemessages
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/kubeletkit/kubeletkit/internal/podcases"
@@ -33,4 +34,26 @@ func allowed(c *podcases.Case, theirs, ours string) (want, got string) {
 		}
 	}
 	return want, got
+}
+
+// allowedIn takes from what two answers hold what may differ, and of metrics those that only one has. All of it has a line in
+// docs/differences.md.
+func allowedIn(path string, theirs, ours []string) (want, got []string) {
+	base, _, _ := strings.Cut(path, "?")
+	metrics := strings.HasPrefix(base, "/metrics")
+	may := map[string]string{
+		"/configz": `^\.kubeletconfig\.tls(Cert|PrivateKey)File$`, // our own certificate is no setting
+		"/stats/summary": `\.psi\.|\.io\.time$|\.usageNanoCores$|\.process_stats\.|^\.node\.systemContainers\[(kubelet|runtime)\]` +
+			`|^\.node\.systemContainers\[pods\]\.swap\.|\.rootfs\.(available|capacity)Bytes$|\.swap\.swapAvailableBytes$|\.memory\.(usageBytes|availableBytes|rssBytes|pageFaults|majorPageFaults)$`,
+		"/metrics":          `^(kubelet_working_pods|kubernetes_build_info) `,
+		"/metrics/cadvisor": `^machine_(cpu_cores|memory_bytes) `,
+	}[base]
+	left := func(list, other []string) []string {
+		return slices.DeleteFunc(slices.Clone(list), func(has string) bool {
+			name, _, _ := strings.Cut(has, " ")
+			both := slices.ContainsFunc(other, func(o string) bool { return strings.HasPrefix(o, name+" ") })
+			return metrics && !both || may != "" && regexp.MustCompile(may).MatchString(has)
+		})
+	}
+	return left(theirs, ours), left(ours, theirs)
 }

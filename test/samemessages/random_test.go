@@ -201,7 +201,7 @@ func (s *stage) until(t *testing.T, other *stage, cases []*podcases.Case, patien
 		if calm++; len(differ) > 0 {
 			calm = 0
 		}
-		if calm == 3 && time.Since(start) > patience/6 || time.Since(start) > patience {
+		if calm >= 3 && time.Since(start) > patience/6 || time.Since(start) > patience {
 			return differ
 		}
 	}

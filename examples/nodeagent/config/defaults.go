@@ -59,6 +59,7 @@ func defaultServer(c *v1beta1.KubeletConfiguration) {
 	unset(&c.EnableProfilingHandler, new(true))
 	unset(&c.EnableDebugFlagsHandler, new(true))
 	unset(&c.EnableSystemLogHandler, new(true))
+	unset(&c.EnableSystemLogQuery, new(false))
 	unset(&c.ContentType, "application/vnd.kubernetes.protobuf")
 	unset(&c.KubeAPIQPS, new(int32(50)))
 	unset(&c.KubeAPIBurst, 100)
