@@ -258,6 +258,31 @@ func TestAFailureIsShownAndNotRepeatedAtEveryWake(t *testing.T) {
 	})
 }
 
+// What keeps a container from being made stays known while a sidecar before it waits to run again.
+func TestAFailureStaysKnownWhileOthersHaveTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := pod("sleep 1; exit 1", polite, polite)
+		p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers[:2], p.Spec.Containers[2:]
+		for i := range p.Spec.InitContainers {
+			p.Spec.InitContainers[i].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+		}
+		p.Spec.InitContainers[1].SecurityContext = &v1.SecurityContext{RunAsUser: new(int64(0)), RunAsNonRoot: new(true)}
+		seen := map[string]bool{}
+		for range 60 {
+			n.sync(p)
+			w := n.look(p).Waiting
+			if seen[w["a"].Reason] = true; w["b"].Reason != "CreateContainerConfigError" {
+				t.Fatalf("b waits with %+v, a with %+v", w["b"], w["a"])
+			}
+			time.Sleep(time.Second)
+		}
+		if !seen[""] || !seen["CrashLoopBackOff"] {
+			t.Errorf("a waited with %v", seen)
+		}
+	})
+}
+
 func TestImageFailuresWaitTheirOwnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

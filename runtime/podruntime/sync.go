@@ -113,9 +113,10 @@ func (s *step) retry(at time.Time) {
 
 // wait shows which containers have to wait after a crash, and that the others do not.
 func (s *step) wait(p plan.Plan) {
-	starting := map[string]bool{}
+	starting, busy := map[string]bool{}, len(p.Waiting) > 0
 	for _, a := range p.Actions {
-		starting[a.Container] = starting[a.Container] || a.Verb == plan.StartContainer
+		starts := a.Verb == plan.StartContainer
+		starting[a.Container], busy = starting[a.Container] || starts, busy || starts
 	}
 	changed := false
 	for _, c := range allContainers(s.pod) {
@@ -126,7 +127,9 @@ func (s *step) wait(p plan.Plan) {
 				changed = true
 				s.tell(c.Name, true, "BackOff", "Back-off restarting failed container "+c.Name+" in pod "+s.pod.Name+"_"+s.pod.Namespace+"("+string(s.pod.UID)+")")
 			}
-		case !starting[c.Name]: // what starts keeps its reason until it runs
+		case starting[c.Name], busy && s.in.Seen.Newest(c.Name) == nil:
+			// What starts keeps its reason until it runs, and so does what never ran while another has its turn.
+		default:
 			changed = s.memory.set(s.pod.UID, c.Name, nil) || changed
 			s.memory.unfollow(s.pod.UID, c.Name)
 		}

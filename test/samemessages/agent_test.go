@@ -124,8 +124,9 @@ func (s *stage) serveRuntime(cases []*podcases.Case) {
 	s.t.Cleanup(server.Stop)
 }
 
-// playScripts has containers with a script of a shell do what it says.
+// playScripts has containers with a script of a shell do what it says, and write logs.
 func (s *stage) playScripts() {
+	s.engine.Logs = true
 	does := s.engine.Behave
 	s.engine.Behave = func(c *runtime.ContainerConfig) runtimetest.Behavior {
 		if len(c.Command) > 0 && c.Command[0] == "sh" {
