@@ -137,7 +137,7 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Admit: append(guard.admit(),
 			admit.Sysctls{Unsafe: o.kubelet.AllowedUnsafeSysctls},
 			admit.Platform{Node: m.nodeObject, Info: engine.Info},
-			admit.Fit{Node: m.nodeObject, Own: newOwnNode(&b, o, figures, log.With("component", "admit")).object, Kept: roster.Kept, Fresh: m.freshNode()},
+			admit.Fit{Node: m.nodeObject, Own: newOwnNode(ctx, &b, o, figures, log.With("component", "admit")).object, Kept: roster.Kept, Fresh: m.freshNode()},
 			admit.AppArmor{Enabled: admit.AppArmorEnabled()},
 			admit.Features{Declared: features()},
 			admit.Claims{},

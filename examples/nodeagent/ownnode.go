@@ -37,6 +37,7 @@ func machineOf(figures *stats.Collector) func() (nodestatus.Machine, error) {
 // there is no Node object. It is looked at anew every ten seconds at most, as a report would be.
 type ownNode struct {
 	initial  *v1.Node
+	sizes    nodestatus.Sizes
 	capacity nodestatus.Setter
 	log      *slog.Logger
 
@@ -48,10 +49,22 @@ type ownNode struct {
 
 const ownFor = 10 * time.Second
 
-func newOwnNode(b *build, o *options, figures *stats.Collector, log *slog.Logger) *ownNode {
-	return &ownNode{
-		initial: one(b, nodestatus.Initial, registration(o)), capacity: one(b, nodestatus.Capacity, sizes(b, o, figures)), log: log,
+func newOwnNode(ctx context.Context, b *build, o *options, figures *stats.Collector, log *slog.Logger) *ownNode {
+	s := sizes(b, o, figures)
+	n := &ownNode{initial: one(b, nodestatus.Initial, registration(o)), sizes: s, capacity: one(b, nodestatus.Capacity, s), log: log}
+	if b.err == nil {
+		b.err = n.fits(ctx)
 	}
+	return n
+}
+
+// fits says what more is kept back of than this machine has, if that can be told.
+func (n *ownNode) fits(ctx context.Context) error {
+	node := n.initial.DeepCopy()
+	if err := n.capacity(ctx, node); err == nil { // else who asks for the node is told
+		return n.sizes.Fits(node.Status.Capacity)
+	}
+	return nil
 }
 
 // object is the node as it was when all of its size could be told last; nil before that: pods are refused for what is known to be

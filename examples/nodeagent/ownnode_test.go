@@ -134,7 +134,7 @@ func TestOwnNodeOfThisMachine(t *testing.T) {
 		}
 		var b build
 		figures := one(&b, stats.New, stats.Config{RootDir: o.flags.RootDir})
-		own := newOwnNode(&b, o, figures, slog.New(slog.DiscardHandler))
+		own := newOwnNode(t.Context(), &b, o, figures, slog.New(slog.DiscardHandler))
 		if b.err != nil {
 			t.Fatal(b.err)
 		}
@@ -145,6 +145,21 @@ func TestOwnNodeOfThisMachine(t *testing.T) {
 		kept := node.Status.Capacity.Cpu().MilliValue() - node.Status.Allocatable.Cpu().MilliValue()
 		if _, storage := node.Status.Allocatable[v1.ResourceEphemeralStorage]; kept != 1000*c.kept || storage != c.storage {
 			t.Errorf("%s: %d thousandths of a CPU are kept back, storage %v", c.rule, kept, storage)
+		}
+	}
+}
+
+// A node that keeps back more than it has could run nothing.
+func TestAnAgentThatKeepsBackMoreThanThereIsDoesNotStart(t *testing.T) {
+	for _, flag := range []string{"--kube-reserved=memory=1Ei", "--system-reserved=cpu=100000", "--eviction-hard=memory.available<1Ei", "--eviction-hard=nodefs.available<1Ei"} {
+		o, err := parse([]string{"--pod-manifest-path=/m", "--root-dir=" + t.TempDir(), flag}, &bytes.Buffer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b build
+		newOwnNode(t.Context(), &b, o, one(&b, stats.New, stats.Config{RootDir: o.flags.RootDir}), slog.New(slog.DiscardHandler))
+		if b.err == nil || !strings.Contains(b.err.Error(), "kept back from pods") {
+			t.Errorf("%s: %v", flag, b.err)
 		}
 	}
 }

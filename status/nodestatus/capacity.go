@@ -39,7 +39,22 @@ type Sizes struct {
 // What the machine has is looked at in each round: memory or CPUs that come or go change the node at once. What is
 // allocatable never goes below zero, and pods that run are left alone.
 func Capacity(s Sizes) (Setter, error) {
-	thresholds := map[v1.ResourceName]threshold{}
+	thresholds, err := s.thresholds()
+	if err != nil {
+		return nil, err
+	}
+	if s.Machine == nil {
+		return nil, errors.New("nodestatus: Sizes.Machine is required")
+	}
+	if s.MaxPods == 0 {
+		s.MaxPods = 110
+	}
+	return func(_ context.Context, node *v1.Node) error { return s.set(node, thresholds) }, nil
+}
+
+// thresholds are those of EvictionHard that are kept back.
+func (s Sizes) thresholds() (map[v1.ResourceName]threshold, error) {
+	out := map[v1.ResourceName]threshold{}
 	for signal, name := range map[string]v1.ResourceName{"memory.available": v1.ResourceMemory, "nodefs.available": v1.ResourceEphemeralStorage} {
 		text, ok := s.EvictionHard[signal]
 		if !ok {
@@ -49,15 +64,9 @@ func Capacity(s Sizes) (Setter, error) {
 		if err != nil {
 			return nil, fmt.Errorf("evictionHard: %s: %w", signal, err)
 		}
-		thresholds[name] = t
+		out[name] = t
 	}
-	if s.Machine == nil {
-		return nil, errors.New("nodestatus: Sizes.Machine is required")
-	}
-	if s.MaxPods == 0 {
-		s.MaxPods = 110
-	}
-	return func(_ context.Context, node *v1.Node) error { return s.set(node, thresholds) }, nil
+	return out, nil
 }
 
 func (s Sizes) set(node *v1.Node, thresholds map[v1.ResourceName]threshold) error {
@@ -163,15 +172,17 @@ func lessBy(a, b resource.Quantity) resource.Quantity {
 	return a
 }
 
-// Fits says which reservations are more than there is: a node like that can run nothing, and is better not started. The
+// Fits says of what more is kept back than there is: a node like that can run nothing, and is better not started. The
 // capacity is that of a node after the setter.
 func (s Sizes) Fits(capacity v1.ResourceList) error {
+	thresholds, err := s.thresholds()
+	if err != nil {
+		return err
+	}
 	var problems []error
-	for name, all := range capacity {
-		kept := s.SystemReserved[name].DeepCopy()
-		kept.Add(s.KubeReserved[name])
-		if kept.Cmp(all) > 0 {
-			problems = append(problems, fmt.Errorf("%s: %s is reserved, but there is only %s: lower kubeReserved or systemReserved",
+	for name, kept := range s.reserved(capacity, thresholds) {
+		if all := capacity[name]; kept.Cmp(all) > 0 {
+			problems = append(problems, fmt.Errorf("%s: %s is kept back from pods, but there is only %s: lower kubeReserved, systemReserved or evictionHard",
 				name, kept.String(), all.String()))
 		}
 	}

@@ -149,11 +149,15 @@ func TestCapacityRefuses(t *testing.T) {
 func TestFits(t *testing.T) {
 	s := Sizes{KubeReserved: list("memory", "5Gi", "cpu", "1"), SystemReserved: list("memory", "5Gi")}
 	err := s.Fits(list("memory", "8Gi", "cpu", "4"))
-	if err == nil || !strings.Contains(err.Error(), "memory: 10Gi is reserved, but there is only 8Gi") || strings.Contains(err.Error(), "cpu") {
+	if err == nil || !strings.Contains(err.Error(), "memory: 10Gi is kept back from pods, but there is only 8Gi") || strings.Contains(err.Error(), "cpu") {
 		t.Error(err)
 	}
 	if err := s.Fits(list("memory", "10Gi", "cpu", "1")); err != nil {
 		t.Error(err)
+	}
+	s.EvictionHard = map[string]string{"memory.available": "1Mi"}
+	if err := s.Fits(list("memory", "10Gi", "cpu", "1")); err == nil || !strings.Contains(err.Error(), "evictionHard") {
+		t.Errorf("with a threshold: %v", err)
 	}
 }
 
