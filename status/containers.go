@@ -65,6 +65,9 @@ func (l *look) containers(s *v1.PodStatus) {
 // status of one container; old is its last one, nil when there is none.
 func (l *look) status(c *v1.Container, kind plan.Kind, old *v1.ContainerStatus) v1.ContainerStatus {
 	newest, before := l.instances(c.Name)
+	if newest != nil && old != nil && kind == plan.Regular && plan.OverUnseen(l.in.Pod, c, old, newest) {
+		newest = nil // its end stays as it was told
+	}
 	var s v1.ContainerStatus
 	if newest != nil {
 		s = l.seen(c, newest, before, old)

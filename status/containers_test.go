@@ -278,6 +278,16 @@ func TestContainerFields(t *testing.T) {
 	}
 }
 
+// kubernetes/kubernetes#51142: somebody removed the newest record of what had ended for good, and left an older one.
+func TestAnEndThatWasToldIsNotThatOfAnOlderRecord(t *testing.T) {
+	p := pod(onFailure, "app", "log")
+	last := told(p, seen(running("log", 0), exited("app", 1, 0), exited("app", 0, 1)))
+	got := Compute(Input{Pod: p, Last: last, Seen: seen(running("log", 0), exited("app", 0, 1)), RuntimeName: "rt", Now: now})
+	if diff := cmp.Diff(last, got); diff != "" {
+		t.Errorf("(-told before +now)\n%s", diff)
+	}
+}
+
 func TestC077TerminationIsPassedThrough(t *testing.T) {
 	for _, tt := range []struct {
 		reason string

@@ -159,7 +159,7 @@ func (p *planner) firstStarts() (starts []start, wanted bool) {
 func (p *planner) begins(c *v1.Container) bool {
 	seen := p.Seen.Newest(c.Name)
 	if seen != nil && (seen.State == runtime.Running || seen.State == runtime.Unknown) {
-		return policyOf(p.Pod, c) != v1.RestartPolicyNever
+		return policyOf(p.Pod, c) != v1.RestartPolicyNever && !overBefore(p.Pod, c, seen)
 	}
 	return Restarts(p.Pod, c, seen)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
@@ -251,6 +252,48 @@ func TestWhatHasEndedForGoodNeedsNoRecord(t *testing.T) {
 				tt.change(pod)
 			}
 			if diff := cmp.Diff(tt.want, Sync(Input{Pod: pod, Seen: look("sandbox:ready", "a:running"), Now: t0}).words()); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// As above, while a record of an instance before is still there.
+func TestWhatHasEndedForGoodIsNotJudgedByAnOlderRecord(t *testing.T) {
+	for _, tt := range []struct {
+		name, seen string
+		policy     v1.RestartPolicy
+		id         string
+		exit       int32
+		count      int32
+		created    time.Duration // after the end that is told
+		sandbox    string
+		want       []string
+	}{
+		{"it failed before and then succeeded", "b#0:exited=1", onFailure, "rt://b.1", 0, 1, -time.Minute, "ready", nil},
+		{"also for a new sandbox", "b#0:exited=1", onFailure, "rt://b.1", 0, 1, -time.Minute, "notready", []string{"stop sandbox s0", "run sandbox#1", "start a#1"}},
+		{"the one before was never started", "b#0:created", never, "rt://b.1", 1, 1, -time.Minute, "ready", nil},
+		{"the one before is unknown", "b#0:unknown", onFailure, "rt://b.1", 0, 1, -time.Minute, "notready", []string{"stop b.0", "stop sandbox s0", "run sandbox#1", "start a#1"}},
+		{"the end told is not for good", "b#0:exited=1", onFailure, "rt://b.1", 2, 1, -time.Minute, "ready", []string{"start b#1"}},
+		{"the end told is of the one seen", "b#0:exited=1", onFailure, "rt://b.0", 0, 1, -time.Minute, "ready", []string{"start b#1"}},
+		{"what is seen is not older", "b#1:exited=1", onFailure, "rt://b.x", 0, 1, -time.Minute, "ready", []string{"start b#2"}},
+		{"all records went, and numbers began anew", "b#0:exited=1", onFailure, "rt://b.x", 0, 3, time.Minute, "ready", []string{"start b#1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pod := podOf(tt.policy, "a", "b")
+			pod.Status.ContainerStatuses = []v1.ContainerStatus{{
+				Name: "b", ContainerID: tt.id, RestartCount: tt.count,
+				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: tt.exit, FinishedAt: metav1.NewTime(t0)}},
+			}}
+			a := "a:running"
+			if tt.sandbox == "notready" {
+				a = "a:exited=255"
+			}
+			seen := look("sandbox:"+tt.sandbox, a, tt.seen)
+			for i := range seen.Containers {
+				seen.Containers[i].Created = t0.Add(tt.created)
+			}
+			if diff := cmp.Diff(tt.want, Sync(Input{Pod: pod, Seen: seen, Now: t0.Add(time.Hour)}).words()); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"slices"
+	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -132,10 +134,10 @@ func CouldRestartAll(pod *v1.Pod) bool {
 // its last instance.
 func Restarts(pod *v1.Pod, c *v1.Container, seen *runtime.Container) bool {
 	switch {
-	case pod.DeletionTimestamp != nil:
+	case pod.DeletionTimestamp != nil, overBefore(pod, c, seen):
 		return false
 	case seen == nil:
-		return !overBefore(pod, c)
+		return true
 	case seen.State == runtime.Running:
 		return false
 	case seen.State != runtime.Exited:
@@ -145,15 +147,29 @@ func Restarts(pod *v1.Pod, c *v1.Container, seen *runtime.Container) bool {
 	}
 }
 
-// overBefore says that the pod's status tells of a regular container that it ended for good. Where all are made to restart,
-// instances are removed on purpose.
-func overBefore(pod *v1.Pod, c *v1.Container) bool {
+// overBefore says that the pod's status tells of a regular container that it ended for good, after what was seen of it.
+func overBefore(pod *v1.Pod, c *v1.Container, seen *runtime.Container) bool {
 	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(s v1.ContainerStatus) bool { return s.Name == c.Name })
-	if i < 0 || CouldRestartAll(pod) {
+	return i >= 0 && OverUnseen(pod, c, &pod.Status.ContainerStatuses[i], seen)
+}
+
+// OverUnseen says that a status tells of an end for good of a regular container of which the newest instance there is, nil for none, is an
+// older one: somebody removed the record of what ended. Where all are made to restart, instances are removed on purpose.
+func OverUnseen(pod *v1.Pod, c *v1.Container, told *v1.ContainerStatus, seen *runtime.Container) bool {
+	end := told.State.Terminated
+	switch {
+	case end == nil, CouldRestartAll(pod), seen != nil && !olderThan(seen, told):
 		return false
 	}
-	end := pod.Status.ContainerStatuses[i].State.Terminated
-	return end != nil && !RestartsAfter(pod, c, end.ExitCode)
+	return !RestartsAfter(pod, c, end.ExitCode)
+}
+
+// olderThan says that an instance is one before that whose end is told. Both its number and its time have to say so: numbers begin
+// anew once all records of a container are gone.
+func olderThan(seen *runtime.Container, told *v1.ContainerStatus) bool {
+	end := told.State.Terminated.FinishedAt
+	return seen.State != runtime.Running && !strings.HasSuffix(told.ContainerID, "//"+seen.ID) &&
+		seen.Restarts < int(told.RestartCount) && (end.IsZero() || seen.Created.Before(end.Add(time.Second)))
 }
 
 // ranBefore says that a status tells of a container of that name that it ran.
