@@ -15,11 +15,10 @@
 // The answers are the kubelet's (v1.37): the same headers, redirects, limits and the same line between failing and
 // not being able to ask.
 //
-//   - [Failure] means that the target was asked and is not healthy, which includes every refused connection and every
-//     deadline of ctx that passed.
+//   - [Failure] means that the target was asked and is not healthy, which includes every refused connection, every answer
+//     that breaks off and every deadline of ctx that passed.
 //   - [Warning] counts as healthy and should be looked at: a redirect that was not followed.
-//   - An error means that there is no answer worth counting: the request made no sense, the body broke off, or the caller
-//     cancelled ctx.
+//   - An error means that there is no answer worth counting: the request made no sense, or the caller cancelled ctx.
 //   - HTTP follows redirects within one host name, up to nine, whatever port and scheme; the last answer decides. One that
 //     cannot be followed is a failure, whose text says where it led. One deadline covers all requests of a check.
 //   - Certificates of servers are not verified, no proxy is used, and no connection is used twice.

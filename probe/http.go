@@ -30,7 +30,7 @@ type HTTPTarget struct {
 
 // HTTP checks with a GET. Status 2xx is Success. Redirects to the same host name are followed, whatever the port and
 // scheme, and the last answer decides; one that was not followed is a Warning, as is any other 3xx. Everything else is
-// Failure: other status codes, too many redirects, no connection, and no answer (head and body) before the deadline.
+// Failure: other status codes, too many redirects, no connection, and no whole answer (head and body) before the deadline.
 // The text of a Success is the body; that of a Failure never shows it.
 func HTTP(ctx context.Context, t HTTPTarget) (Result, string, error) {
 	req, err := request(ctx, t)
@@ -48,8 +48,11 @@ func HTTP(ctx context.Context, t HTTPTarget) (Result, string, error) {
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, limit))
-	if err != nil {
-		return Unknown, "", fmt.Errorf("read the answer of %s: %w", res.Request.URL.Host, err)
+	switch {
+	case err != nil && cancelled(ctx):
+		return Unknown, "", context.Cause(ctx)
+	case err != nil && res.StatusCode < 400:
+		return Failure, textf("the answer of %s broke off: %v", res.Request.URL.Host, err), nil
 	}
 	switch code := res.StatusCode; {
 	case code >= 200 && code < 300:

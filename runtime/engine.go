@@ -69,7 +69,8 @@ type Containers interface {
 // Execer runs commands in running containers.
 type Execer interface {
 	// Exec runs a command to its end. A command that ran is no error, whatever its exit code. When ctx ends
-	// first the command is killed and the error is context.DeadlineExceeded or context.Canceled.
+	// first the command is killed and the error is context.DeadlineExceeded or context.Canceled. One that the container does not
+	// have, or may not run, is ErrNoCommand.
 	Exec(ctx context.Context, id string, cmd []string) (ExecResult, error)
 }
 

@@ -15,6 +15,7 @@ var (
 	ErrInUse           = errors.New("in use")
 	ErrInProgress      = errors.New("in progress")
 	ErrNetworkNotReady = errors.New("network is not ready")
+	ErrNoCommand       = errors.New("no such command")          // a container does not have it, or may not run it
 	ErrUnavailable     = errors.New("runtime is not available") // nobody answers; worth asking again
 )
 

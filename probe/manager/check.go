@@ -107,6 +107,9 @@ func (m *Manager) podprobeTarget(t Target, c *v1.Container) podprobe.Target {
 	if m.cfg.Exec != nil {
 		out.Exec = func(ctx context.Context, cmd []string) (int, []byte, error) {
 			r, err := m.cfg.Exec.Exec(ctx, t.ID, cmd)
+			if errors.Is(err, runtime.ErrNoCommand) { // asked again it will not be there either: a shell would say so, with that code
+				return 127, []byte(err.Error()), nil
+			}
 			return r.Code, r.Output, err
 		}
 	}

@@ -309,6 +309,20 @@ func TestExecRunsInTheContainer(t *testing.T) {
 	})
 }
 
+// kubernetes/kubernetes#106682: a container whose liveness command is not there, or not any more, was never restarted.
+func TestACommandThatIsNotThereFails(t *testing.T) {
+	cfg := Config{Exec: execer(func(context.Context) (runtime.ExecResult, error) {
+		return runtime.ExecResult{}, fmt.Errorf("exec: %w", runtime.ErrNoCommand)
+	})}
+	p := pod(v1.Container{LivenessProbe: &v1.Probe{FailureThreshold: 1, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"x"}}}}})
+	inWorldWith(t, cfg, func(w *world) {
+		w.m.cfg.Check = nil
+		w.m.Track(p, running("a", 0), false)
+		w.after(time.Second, "0s Unhealthy spec.containers{c}: Liveness probe failed: exec: no such command", "0s changed u")
+		w.result("a", runtime.ProbeResult{Liveness: failing})
+	})
+}
+
 type execer func(context.Context) (runtime.ExecResult, error)
 
 func (f execer) Exec(ctx context.Context, id string, _ []string) (runtime.ExecResult, error) {

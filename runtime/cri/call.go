@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"regexp"
 	"strings"
 	"time"
 
@@ -67,6 +68,10 @@ func failure(what string, err error) error {
 	return &callError{what: what, status: s, means: meaning(s)}
 }
 
+// noCommand is what OCI runtimes say of a command that is not there or cannot be run, and of nothing that fails around it.
+var noCommand = regexp.MustCompile(`executable file .*not found in \$PATH|` +
+	`(?:process|caused): exec:? \S+(?:: stat \S+)?: (?:no such file or directory|permission denied|is a directory|not a directory|exec format error)`)
+
 func meaning(s *status.Status) error {
 	switch s.Code() {
 	case codes.NotFound:
@@ -83,6 +88,9 @@ func meaning(s *status.Status) error {
 	}
 	if strings.Contains(s.Message(), "is reserved") { // a name, by a call that was cut and is being undone; there is no code for it
 		return runtime.ErrInUse
+	}
+	if noCommand.MatchString(s.Message()) {
+		return runtime.ErrNoCommand
 	}
 	return nil
 }

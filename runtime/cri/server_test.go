@@ -209,6 +209,24 @@ func TestErrorsSayWhatTheyMean(t *testing.T) {
 			t.Errorf("error %q of code %v", err, s.Code())
 		}
 	})
+	for name, row := range map[string]struct { // kubernetes/kubernetes#106682 and #89862
+		says  string
+		means error
+	}{
+		"no program":            {`failed to exec in container: failed to start exec "1848": OCI runtime exec failed: exec failed: unable to start container process: exec: "invalid": executable file not found in $PATH`, runtime.ErrNoCommand},
+		"no program, as before": {`OCI runtime exec failed: exec failed: container_linux.go:380: starting container process caused: exec: "invalid": executable file not found in $PATH: unknown`, runtime.ErrNoCommand},
+		"no program, by crun":   {"executable file `invalid` not found in $PATH: No such file or directory", runtime.ErrNoCommand},
+		"no file":               {`exec failed: unable to start container process: exec: "/x": stat /x: no such file or directory`, runtime.ErrNoCommand},
+		"no permission":         {`exec failed: unable to start container process: exec: "/etc/passwd": permission denied`, runtime.ErrNoCommand},
+		"something around it":   {`OCI runtime exec failed: exec failed: starting container process caused: process_linux.go:90: adding pid 21603 to cgroups caused: open /sys/fs/cgroup/x/cgroup.procs: no such file or directory: unknown`, nil},
+	} {
+		t.Run("exec: "+name, func(t *testing.T) {
+			fake.Inject("Exec", runtimetest.Fail(errors.New(row.says)))
+			if _, err := e.Exec(t.Context(), "c", []string{"x"}); err == nil || errors.Is(err, runtime.ErrNoCommand) != (row.means != nil) {
+				t.Errorf("error %v, want one that means %v", err, row.means)
+			}
+		})
+	}
 	t.Run("of a pull are the runtime's words alone", func(t *testing.T) {
 		fake.Inject("PullImage", runtimetest.Fail(errors.New("RegistryUnavailable: pull web: connection refused")))
 		_, err := e.PullImage(t.Context(), runtime.PullRequest{Image: "web"})

@@ -48,7 +48,7 @@ func (e *Engine) exec(ctx context.Context, id string, command []string) (none ru
 	}
 	program, err := lookPath(command[0], c.Dir, c.Env)
 	if err != nil {
-		return none, err
+		return none, fmt.Errorf("%w: %w", runtime.ErrNoCommand, err)
 	}
 	var out limited
 	cmd := exec.CommandContext(ctx, program)

@@ -38,7 +38,7 @@ func (e *Engine) Exec(ctx context.Context, id string, cmd []string) (runtime.Exe
 // it cannot be started. The end of the container kills it.
 func runScript(ctx context.Context, s *script, shell bool, ended <-chan struct{}) (runtime.ExecResult, error) {
 	if s.foreign && !shell {
-		return runtime.ExecResult{}, fmt.Errorf("%q: executable file not found in $PATH", s.program)
+		return runtime.ExecResult{}, fmt.Errorf("%w: %q: executable file not found in $PATH", runtime.ErrNoCommand, s.program)
 	}
 	var over <-chan time.Time
 	if s.ends {

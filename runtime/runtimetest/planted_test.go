@@ -83,7 +83,7 @@ func faults() map[string]fault {
 		},
 		"a command that fails is an error": {
 			func(e *runtimetest.Engine) runtime.Engine { return execFails{e} },
-			[]string{"exec gives output and exit code"},
+			[]string{"exec gives output and exit code", "exec of a command that is not there says so"},
 		},
 		"a stopped sandbox leaves its containers": {
 			func(e *runtimetest.Engine) runtime.Engine { return leavesContainers{e} },
@@ -264,7 +264,7 @@ type execFails struct{ *runtimetest.Engine }
 
 func (e execFails) Exec(ctx context.Context, id string, cmd []string) (runtime.ExecResult, error) {
 	r, err := e.Engine.Exec(ctx, id, cmd)
-	if err == nil && r.Code != 0 {
+	if err != nil || r.Code != 0 {
 		err = errors.New("the command failed")
 	}
 	return r, err

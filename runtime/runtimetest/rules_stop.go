@@ -134,6 +134,10 @@ func execRules() map[string]func(*scene) {
 				}
 			}
 		},
+		"exec of a command that is not there says so": func(s *scene) {
+			_, err := s.Exec(s.ctx, running(s), []string{"no-such-command"})
+			s.want("Exec of no command", err, runtime.ErrNoCommand)
+		},
 		"exec has the environment of its container": func(s *scene) {
 			conf := s.sandboxConfig(s.pod)
 			c := s.container("main", "sleep 3600", conf)
