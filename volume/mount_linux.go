@@ -13,7 +13,12 @@ import (
 // process for each.
 type syscalls struct{ mount.Mounter }
 
-func kernel() mount.Interface { return &syscalls{} }
+func kernel() (mount.Interface, func(target string) error) { return &syscalls{}, detach }
+
+// detach takes a mount out of sight. It goes when nobody has anything of it open any more.
+func detach(target string) error {
+	return mounted("", target, unix.Unmount(target, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH))
+}
 
 // MountSensitiveWithoutSystemd implements mount.Interface. Options are the file system's own.
 func (*syscalls) MountSensitiveWithoutSystemd(source, target, fstype string, options, sensitive []string) error {

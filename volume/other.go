@@ -26,7 +26,7 @@ func removeTree(_ context.Context, path string) error {
 }
 
 // kernel mounts as far as this system lets it.
-func kernel() mount.Interface { return mount.New("") }
+func kernel() (mount.Interface, func(target string) error) { return mount.New(""), nil }
 
 func openBelow(string, string) (*os.File, error) {
 	return nil, fmt.Errorf("parts of volumes need Linux: %w", errors.ErrUnsupported)

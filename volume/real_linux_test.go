@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -130,6 +131,22 @@ func TestRealMountsWithinAVolumeAreUnmountedNotEmptied(t *testing.T) {
 	h.unmount(t, "u1")
 	if read(t, host+"/precious") != "safe" {
 		t.Error("gone")
+	}
+}
+
+// kubernetes/kubernetes#113426: a pod was Terminating for days, as something on the host had a file of its Secret open.
+func TestRealMemoryThatSomebodyHasOpenKeepsNoPod(t *testing.T) {
+	h := realHouse(t)
+	dir := h.in(t, podWith("u1", memory("mem", "1Mi")), "mem")
+	write(t, dir+"/log", "said")
+	f, err := os.Open(dir + "/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h.unmount(t, "u1")
+	if said, err := io.ReadAll(f); err != nil || string(said) != "said" {
+		t.Errorf("who has it open reads %q, %v", said, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -124,7 +125,13 @@ func (m *Manager) unmountBelow(ctx context.Context, dirs ...string) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := m.unmount(path); err != nil {
+		err := m.unmount(path)
+		if errors.Is(err, syscall.EBUSY) && m.detach != nil && (mp.Type == "tmpfs" || mp.Type == "hugetlbfs") {
+			// Somebody else on this host has a file of it open. What it holds is over, as on a disk, where nobody asks who reads it.
+			m.log.Warn("a volume in memory is taken away though something on this host still has it open", "path", path)
+			err = m.detach(path)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -49,6 +49,8 @@ type Manager struct {
 	log     *slog.Logger
 	metrics metrics
 
+	detach func(path string) error // takes away a mount that is in use; nil: that cannot be done
+
 	ready chan struct{} // full while something is queued
 
 	mu       sync.Mutex // guards the rest
@@ -79,12 +81,13 @@ func New(cfg Config) (*Manager, error) {
 	if cfg.Changed == nil {
 		cfg.Changed = func(types.UID) {}
 	}
+	var detach func(string) error
 	if cfg.Mounter == nil {
-		cfg.Mounter = kernel()
+		cfg.Mounter, detach = kernel()
 	}
 	m, err := newMetrics(cfg.Observe)
 	return &Manager{
-		cfg: cfg, log: cfg.Observe.Logger(), metrics: m,
+		cfg: cfg, log: cfg.Observe.Logger(), metrics: m, detach: detach,
 		ready: make(chan struct{}, 1), pods: map[types.UID]*pod{}, sweeping: map[types.UID]bool{},
 	}, err
 }
