@@ -10,6 +10,8 @@
 //
 //	go test ./samemessages -run RandomPods -seed 1000 -pods 100 -keep /tmp/kept
 //
+// TestSameAfterAbsence has containers end, sandboxes vanish and pods change while no agent runs.
+//
 // TestSameAnswers asks both agents' servers what stands in testdata/answers.txt, and TestSameNode compares the Node objects.
 //
 // TestSameEnds deletes such pods: both agents must stop the same containers, give them the same times, end sidecars last and

@@ -242,6 +242,19 @@ func (s *stage) status(c *podcases.Case) *v1.PodStatus {
 			r.Limits = nil
 		}
 	}
+	timeless(status)
+	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+		for i := range list {
+			if c := &list[i]; c.RestartCount > 0 { // each agent has its own rhythm
+				c.RestartCount, c.State, c.LastTerminationState, c.Started = 1, v1.ContainerState{}, v1.ContainerState{}, nil
+			}
+		}
+	}
+	return status
+}
+
+// timeless takes times and IDs of containers from a status, and orders its conditions.
+func timeless(status *v1.PodStatus) {
 	slices.SortFunc(status.Conditions, func(a, b v1.PodCondition) int { return strings.Compare(string(a.Type), string(b.Type)) })
 	for i := range status.Conditions {
 		status.Conditions[i].LastTransitionTime, status.Conditions[i].LastProbeTime = metav1.Time{}, metav1.Time{}
@@ -250,18 +263,16 @@ func (s *stage) status(c *podcases.Case) *v1.PodStatus {
 		for i := range list {
 			c := &list[i]
 			c.ContainerID = strings.TrimRight(c.ContainerID, "0123456789")
-			if c.RestartCount > 0 { // each agent has its own rhythm
-				c.RestartCount, c.State, c.LastTerminationState, c.Started = 1, v1.ContainerState{}, v1.ContainerState{}, nil
-			}
-			if c.State.Running != nil {
-				c.State.Running.StartedAt = metav1.Time{}
-			}
-			if e := c.State.Terminated; e != nil {
-				e.StartedAt, e.FinishedAt, e.ContainerID = metav1.Time{}, metav1.Time{}, ""
+			for _, state := range []*v1.ContainerState{&c.State, &c.LastTerminationState} {
+				if state.Running != nil {
+					state.Running.StartedAt = metav1.Time{}
+				}
+				if e := state.Terminated; e != nil {
+					e.StartedAt, e.FinishedAt, e.ContainerID = metav1.Time{}, metav1.Time{}, strings.TrimRight(e.ContainerID, "0123456789")
+				}
 			}
 		}
 	}
-	return status
 }
 
 // alike takes from what we say of waiting containers what stands after the kubelet's words, and what may be said in others. Two
