@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -25,63 +26,46 @@ const floorParallel = 4
 func (n *node) floor(ctx context.Context) error {
 	n.say("floor")
 	n.forget()
-	for _, f := range []struct {
-		sandbox *cri.LinuxPodSandboxConfig
-		of      string
-	}{{&cri.LinuxPodSandboxConfig{}, ""}, {usual(), " of a sandbox as agents ask for it"}} {
-		made, gone, err := n.floorOf(ctx, f.sandbox)
-		if err != nil {
-			return err
-		}
-		n.table.Add(Floor, "one by one"+f.of+": from create to Ready, p50", "ms", median(made))
-		n.table.Add(Floor, "one by one"+f.of+": from delete to gone, p50", "ms", median(gone))
-		if err := n.floorAtOnce(ctx, f.sandbox, f.of); err != nil {
-			return err
-		}
+	made, gone, err := n.floorOf(ctx)
+	if err != nil {
+		return err
 	}
-	return nil
+	n.table.Add(Floor, readyEach, "ms", median(made))
+	n.table.Add(Floor, goneEach, "ms", median(gone))
+	return n.floorAtOnce(ctx)
 }
 
 // floorAtOnce makes and removes the pods of a burst.
-func (n *node) floorAtOnce(ctx context.Context, linux *cri.LinuxPodSandboxConfig, of string) error {
+func (n *node) floorAtOnce(ctx context.Context) error {
 	var sandboxes sync.Map
 	begun := time.Now()
 	err := n.each(func(name string) error {
-		sandbox, err := n.bareStart(ctx, name, linux)
+		sandbox, err := n.floorStart(ctx, name)
 		sandboxes.Store(name, sandbox)
 		return err
 	})
-	n.table.Add(Floor, "at once"+of+": until the last is Ready", "s", time.Since(begun).Seconds())
+	n.table.Add(Floor, readyAll, "s", time.Since(begun).Seconds())
 	begun = time.Now()
 	err = errors.Join(err, n.each(func(name string) error {
 		sandbox, _ := sandboxes.Load(name)
-		return n.bareEnd(ctx, name, sandbox.(string))
+		return n.end(ctx, name, sandbox.(string))
 	}))
-	n.table.Add(Floor, "at once"+of+": until the last is gone", "s", time.Since(begun).Seconds())
+	n.table.Add(Floor, goneAll, "s", time.Since(begun).Seconds())
 	return err
 }
 
-// usual is what a sandbox has with the kubelet and with us, and costs the runtime time: the default filter of system calls,
-// and a cgroup below that of its class.
-func usual() *cri.LinuxPodSandboxConfig {
-	return &cri.LinuxPodSandboxConfig{
-		CgroupParent:    "/kubepods/besteffort",
-		SecurityContext: &cri.LinuxSandboxSecurityContext{Seccomp: &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}},
-	}
-}
-
 // floorOf makes and removes pods one after the other.
-func (n *node) floorOf(ctx context.Context, linux *cri.LinuxPodSandboxConfig) (made, gone []float64, err error) {
+func (n *node) floorOf(ctx context.Context) (made, gone []float64, err error) {
 	for i := range n.cfg.Serial {
 		name := fmt.Sprint("floor-", i)
 		begun := time.Now()
-		sandbox, err := n.bareStart(ctx, name, linux)
+		sandbox, err := n.floorStart(ctx, name)
 		if err != nil {
 			return nil, nil, err
 		}
 		made = append(made, time.Since(begun).Seconds()*1000)
 		begun = time.Now()
-		if err := n.bareEnd(ctx, name, sandbox); err != nil {
+		if err := n.end(ctx, name, sandbox); err != nil {
 			return nil, nil, err
 		}
 		gone = append(gone, time.Since(begun).Seconds()*1000)
@@ -109,14 +93,19 @@ func (n *node) each(do func(name string) error) error {
 	return errors.Join(errs...)
 }
 
-// bareStart makes a pod and starts its container, and returns its sandbox.
-func (n *node) bareStart(ctx context.Context, name string, linux *cri.LinuxPodSandboxConfig) (sandbox string, err error) {
+// floorStart makes a pod and starts its container, and returns its sandbox.
+func (n *node) floorStart(ctx context.Context, name string) (sandbox string, err error) {
 	p, err := n.api.CoreV1().Pods(n.ns).Create(ctx, holder(name, nowhere), metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
+	return n.start(ctx, p, &cri.LinuxPodSandboxConfig{})
+}
+
+// start starts the container of a pod, tells that it is Ready, and returns its sandbox.
+func (n *node) start(ctx context.Context, p *v1.Pod, linux *cri.LinuxPodSandboxConfig) (sandbox string, err error) {
 	config := &cri.PodSandboxConfig{
-		Metadata: &cri.PodSandboxMetadata{Name: name, Namespace: n.ns, Uid: string(p.UID)},
+		Metadata: &cri.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID)},
 		Linux:    linux,
 	}
 	s, err := n.cri.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
@@ -134,12 +123,12 @@ func (n *node) bareStart(ctx context.Context, name string, linux *cri.LinuxPodSa
 		return s.GetPodSandboxId(), err
 	}
 	const status = `{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}`
-	_, err = n.api.CoreV1().Pods(n.ns).Patch(ctx, name, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status")
+	_, err = n.api.CoreV1().Pods(n.ns).Patch(ctx, p.Name, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status")
 	return s.GetPodSandboxId(), err
 }
 
-// bareEnd stops and removes a pod.
-func (n *node) bareEnd(ctx context.Context, name, sandbox string) error {
+// end stops and removes a pod.
+func (n *node) end(ctx context.Context, name, sandbox string) error {
 	if _, err := n.cri.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: sandbox}); err != nil {
 		return err
 	}

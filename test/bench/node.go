@@ -39,8 +39,17 @@ type NodeConfig struct {
 	Log     io.Writer // gets a line for each step; nil: nothing is said
 }
 
-// Node measures both agents as the one of a cluster's node, with containerd, and the floor between them: the same calls of
-// the runtime and the API server without an agent. Each has a root directory to itself and finds a node without pods. In the
+// What is measured of more than the agents themselves.
+const (
+	readyEach = "one by one: from create to Ready, p50"
+	goneEach  = "one by one: from delete to gone, p50"
+	readyAll  = "at once: until the last is Ready"
+	readyHalf = "at once: until a pod is Ready, p50"
+	goneAll   = "at once: until the last is gone"
+)
+
+// Node measures both agents as the one of a cluster's node, with containerd, and what no agent can be quicker than: one that
+// does only what each must, and the same calls of the runtime and the API server without an agent. Each has a root directory to itself and finds a node without pods. In the
 // end no agent runs.
 func Node(ctx context.Context, cfg NodeConfig) (*Table, error) {
 	n, err := newNode(cfg)
@@ -60,6 +69,9 @@ func Node(ctx context.Context, cfg NodeConfig) (*Table, error) {
 				n.say("%s: %v", agent, err)
 				n.table.Miss(agent, "all figures that are not here", "", err.Error())
 			}
+		}
+		if err := n.bareTurn(ctx); err != nil {
+			return nil, fmt.Errorf("the bare agent: %w", err)
 		}
 		if err := n.floor(ctx); err != nil {
 			return nil, fmt.Errorf("the floor: %w", err)
@@ -231,36 +243,44 @@ func (t *turn) serial(ctx context.Context) error {
 	if t.cfg.Profile != "" && t.agent == NodeAgent {
 		profiled = doorOf(t.root, 10250).profile(ctx, time.Duration(t.cfg.Serial)*time.Second/2, filepath.Join(t.cfg.Profile, "node.pprof"))
 	}
-	var ready, gone []float64
-	for i := range t.cfg.Serial {
-		name := fmt.Sprint("serial-", i)
-		begun := time.Now()
-		if _, err := t.api.CoreV1().Pods(t.ns).Create(ctx, holder(name, cluster.NodeName), metav1.CreateOptions{}); err != nil {
-			return err
-		}
-		at, err := t.see(ctx, 1, func(e watch.Event, p *v1.Pod) bool { return p.Name == name && isReady(p) })
-		if err != nil {
-			return err
-		}
-		ready = append(ready, at[name].Sub(begun).Seconds()*1000)
-		begun = time.Now()
-		if err := t.api.CoreV1().Pods(t.ns).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			return err
-		}
-		at, err = t.see(ctx, 1, func(e watch.Event, p *v1.Pod) bool { return p.Name == name && e.Type == watch.Deleted })
-		if err != nil {
-			return err
-		}
-		gone = append(gone, at[name].Sub(begun).Seconds()*1000)
+	ready, gone, err := t.oneByOne(ctx, cluster.NodeName)
+	if err != nil {
+		return err
 	}
 	after, err := usageOf(t.pid)
 	if err != nil {
 		return err
 	}
-	t.add("one by one: from create to Ready, p50", "ms", median(ready))
-	t.add("one by one: from delete to gone, p50", "ms", median(gone))
+	t.add(readyEach, "ms", median(ready))
+	t.add(goneEach, "ms", median(gone))
 	t.add("one by one: the agent's CPU for each pod", "ms", (after.cpu-before.cpu).Seconds()*1000/float64(t.cfg.Serial))
 	return <-profiled
+}
+
+// oneByOne makes and deletes pods one after the other, on a node, and says how many milliseconds each took to be Ready and to be gone.
+func (t *turn) oneByOne(ctx context.Context, on string) (ready, gone []float64, err error) {
+	for i := range t.cfg.Serial {
+		name := fmt.Sprint("serial-", i)
+		begun := time.Now()
+		if _, err := t.api.CoreV1().Pods(t.ns).Create(ctx, holder(name, on), metav1.CreateOptions{}); err != nil {
+			return nil, nil, err
+		}
+		at, err := t.see(ctx, 1, func(e watch.Event, p *v1.Pod) bool { return p.Name == name && isReady(p) })
+		if err != nil {
+			return nil, nil, err
+		}
+		ready = append(ready, at[name].Sub(begun).Seconds()*1000)
+		begun = time.Now()
+		if err := t.api.CoreV1().Pods(t.ns).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			return nil, nil, err
+		}
+		at, err = t.see(ctx, 1, func(e watch.Event, p *v1.Pod) bool { return p.Name == name && e.Type == watch.Deleted })
+		if err != nil {
+			return nil, nil, err
+		}
+		gone = append(gone, at[name].Sub(begun).Seconds()*1000)
+	}
+	return ready, gone, nil
 }
 
 // see waits for events of so many pods, and tells when each was seen first.
@@ -290,12 +310,28 @@ func (t *turn) burst(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	took, err := t.atOnce(ctx, cluster.NodeName)
+	if err != nil {
+		return err
+	}
+	after, err := usageOf(t.pid)
+	if err != nil {
+		return err
+	}
+	t.add(readyAll, "s", quantile(took, 1))
+	t.add(readyHalf, "s", median(took))
+	t.add("at once: the agent's CPU for each pod", "ms", (after.cpu-before.cpu).Seconds()*1000/float64(t.cfg.Burst))
+	return nil
+}
+
+// atOnce makes many pods at once, on a node, and says after how many seconds each was Ready.
+func (t *turn) atOnce(ctx context.Context, on string) (took []float64, err error) {
 	begun := time.Now()
 	failed := make(chan error, t.cfg.Burst)
 	var wg sync.WaitGroup
 	for i := range t.cfg.Burst {
 		wg.Go(func() {
-			_, err := t.api.CoreV1().Pods(t.ns).Create(ctx, holder(fmt.Sprint("burst-", i), cluster.NodeName), metav1.CreateOptions{})
+			_, err := t.api.CoreV1().Pods(t.ns).Create(ctx, holder(fmt.Sprint("burst-", i), on), metav1.CreateOptions{})
 			failed <- err
 		})
 	}
@@ -306,20 +342,12 @@ func (t *turn) burst(ctx context.Context) error {
 		seen = errors.Join(err, seen)
 	}
 	if seen != nil {
-		return seen
+		return nil, seen
 	}
-	var took []float64
 	for _, ready := range at {
 		took = append(took, ready.Sub(begun).Seconds())
 	}
-	after, err := usageOf(t.pid)
-	if err != nil {
-		return err
-	}
-	t.add("at once: until the last is Ready", "s", quantile(took, 1))
-	t.add("at once: until a pod is Ready, p50", "s", median(took))
-	t.add("at once: the agent's CPU for each pod", "ms", (after.cpu-before.cpu).Seconds()*1000/float64(t.cfg.Burst))
-	return nil
+	return took, nil
 }
 
 // rest looks at an agent that has nothing to do for its pods.
@@ -357,6 +385,6 @@ func (t *turn) empty(ctx context.Context) error {
 	for _, gone := range at {
 		took = append(took, gone.Sub(begun).Seconds())
 	}
-	t.add("at once: until the last is gone", "s", quantile(took, 1))
+	t.add(goneAll, "s", quantile(took, 1))
 	return nil
 }

@@ -13,7 +13,8 @@ import (
 const (
 	Kubelet   = "kubelet"
 	NodeAgent = "nodeagent"
-	Floor     = "floor" // the runtime and the API server without an agent
+	Bare      = "bare agent" // one that only watches, makes the calls of the runtime as the others do, and writes one status
+	Floor     = "floor"      // the runtime and the API server without an agent, and nothing more than the runtime needs
 )
 
 // A Table holds figures of several agents.
@@ -86,8 +87,10 @@ func quantile(values []float64, part float64) float64 {
 func (t *Table) String() string {
 	t.finish()
 	columns := []string{Kubelet, NodeAgent}
-	if slices.ContainsFunc(t.Figures, func(f *Figure) bool { return len(f.Values[Floor]) > 0 }) {
-		columns = append(columns, Floor)
+	for _, c := range []string{Bare, Floor} {
+		if slices.ContainsFunc(t.Figures, func(f *Figure) bool { return len(f.Values[c]) > 0 }) {
+			columns = append(columns, c)
+		}
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n| | %s | nodeagent : kubelet |\n|---|%s\n", t.Title, strings.Join(columns, " | "), strings.Repeat("---:|", len(columns)+1))
