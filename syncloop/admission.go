@@ -35,11 +35,12 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 		l.r.mu.Unlock()
 		return
 	}
-	others := l.holders(w)
+	others, leaving := l.holders(w), l.leaving()
 	w.favoured, w.kept = false, l.arrival(pod) == 0 || w.seen.ContainersRunning()
 	l.r.mu.Unlock()
 
 	rejection := l.ask(ctx, pod, others)
+	roomComes := rejection != nil && strings.HasPrefix(rejection.Reason, "OutOf") && len(leaving) > 0 && l.ask(ctx, pod, without(others, leaving)) == nil
 
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
@@ -50,7 +51,10 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 		l.promise(w, pod)
 	case l.makeRoom(w, rejection, others):
 		w.favoured = true
-	case l.roomComes(w, rejection):
+	case roomComes:
+		if w.blockers = leaving; !l.blocked(w) { // they have ended meanwhile
+			l.r.wake(w.uid)
+		}
 	default:
 		l.metrics.rejections.Record(1, counted(rejection.Reason))
 		l.tell(pod, rejection.Reason, rejection.Message)
@@ -172,21 +176,24 @@ func (l *Loop) makeRoom(w *worker, rejection *runtime.Rejection, others []*v1.Po
 	return again || len(w.blockers) > 0
 }
 
-// roomComes says that a pod which lacks room is not refused yet: others end for a critical one, and may give back more than it
-// takes, or one still ends that was taken away at once, in whose place a scheduler has sent this one. The roster is locked.
-func (l *Loop) roomComes(w *worker, rejection *runtime.Rejection) bool {
-	if !strings.HasPrefix(rejection.Reason, "OutOf") {
-		return false
-	}
+// leaving are pods whose room comes, so that one which fits without them is not refused yet: those that end for a critical one, as
+// they may give back more than it takes, and those that still end and were taken away at once, in whose place a scheduler has
+// sent others. The roster is locked.
+func (l *Loop) leaving() (uids []types.UID) {
 	for _, o := range l.r.pods {
 		switch {
 		case o.phase == held && o.favoured:
-			w.blockers = append(w.blockers, o.blockers...)
+			uids = append(uids, o.blockers...)
 		case o.absent && o.active():
-			w.blockers = append(w.blockers, o.uid)
+			uids = append(uids, o.uid)
 		}
 	}
-	return l.blocked(w)
+	return uids
+}
+
+// without are the pods that are not among these.
+func without(pods []*v1.Pod, these []types.UID) []*v1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool { return slices.Contains(these, p.UID) })
 }
 
 // What people read of a pod that is ended for a critical one.

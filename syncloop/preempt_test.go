@@ -154,8 +154,9 @@ func TestAPodWaitsForTheRoomOfOneThatWasTakenAwayAtOnce(t *testing.T) {
 		n.do("add new app=sleep_100000 source=api cpu=1500m")
 		n.do("add huge app=sleep_100000 source=api cpu=9")
 		time.Sleep(5 * time.Second)
-		n.stands("while it ends", "[old-1], new Pending", "new")
+		// There would be no room for huge without the old one either; on a busy node others end all the time.
+		n.stands("while it ends", "[old-1], new Pending, huge Failed OutOfcpu", "new", "huge")
 		time.Sleep(30 * time.Second)
-		n.stands("after it", "[new-1], new Running, huge Failed OutOfcpu", "new", "huge")
+		n.stands("after it", "[new-1], new Running", "new")
 	})
 }
