@@ -20,11 +20,15 @@ func (c *Collector) node(g *groups, now time.Time, fresh bool) (stats.NodeStats,
 		return out, err
 	}
 	usage, err := g.memory("")
+	huge := hugePages(root)
 	if err != nil { // a kernel without the memory controller
 		used := memory["MemTotal"] - memory["MemAvailable"]
+		for size, pages := range huge {
+			used -= size * pages
+		}
 		usage = memoryUse{usage: used, workingSet: used}
 	}
-	out.Memory = memoryStats(at, usage, memory["MemTotal"], hugePages(root))
+	out.Memory = memoryStats(at, usage, memory["MemTotal"], huge)
 	out.Memory.PSI = g.pressure("", "memory")
 	out.Swap = &stats.SwapStats{
 		Time: at, SwapAvailableBytes: bytes(memory["SwapFree"]), SwapUsageBytes: bytes(memory["SwapTotal"] - memory["SwapFree"]),

@@ -72,6 +72,37 @@ func (c *Collector) pods(ctx context.Context, g *groups, now time.Time, disk Dis
 	return out, nil
 }
 
+// unasked are the figures of all pods of which a container runs, without a word of the engine.
+func (c *Collector) unasked(g *groups, now time.Time, node *stats.FsStats) []stats.PodStats {
+	out := []stats.PodStats{}
+	if c.cfg.Pods == nil {
+		return out
+	}
+	for _, pod := range c.cfg.Pods() {
+		if !slices.ContainsFunc(containers(&pod.Status), func(s v1.ContainerStatus) bool { return s.State.Running != nil }) {
+			continue
+		}
+		p := stats.PodStats{
+			PodRef:     stats.PodReference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)},
+			Containers: []stats.ContainerStats{},
+		}
+		if c.cfg.Cgroup != nil {
+			path := c.cfg.Cgroup(pod)
+			if u, err := g.memory(path); err == nil && holds(g, path, pod) {
+				p.Memory = limitedMemory(metav1.NewTime(now), u, 0)
+			}
+			if n, ok := g.threads(path); ok && p.Memory != nil {
+				p.ProcessStats = &stats.ProcessStats{ProcessCount: bytes(n)}
+			}
+		}
+		if r, ok := c.room(pod.UID); ok {
+			r.fill(&p, node)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
 // mustAsk says whether a glance has to ask the engine about containers.
 func (c *Collector) mustAsk(now time.Time, pods []*v1.Pod) bool {
 	c.mu.Lock()

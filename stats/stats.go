@@ -160,7 +160,8 @@ func (c *Collector) Summary(ctx context.Context, fresh bool) (*stats.Summary, er
 // Glance is a fresh Summary for who looks again and again: of pods it has what [Collector.Run] has measured, and what the
 // engine says of containers only while one of them may use so much of the disk and no more, else once a minute, so that rates
 // of CPU use are never of long ago. An engine has to ask the process of every container, and what cgroups say takes more to
-// read than all the rest.
+// read than all the rest. When the engine does not answer it says what can be known without: a node that runs out of memory
+// is guarded when its engine hangs for lack of it, too.
 func (c *Collector) Glance(ctx context.Context, _ bool) (*stats.Summary, error) {
 	return c.shared(ctx, "glance", detail{fresh: true, glance: true})
 }
@@ -202,14 +203,34 @@ func (c *Collector) look(ctx context.Context, d detail) (*stats.Summary, error) 
 	if c.cfg.Engine == nil {
 		return s, nil
 	}
-	disk, err := c.images(ctx, now, &s.Node)
-	if err != nil {
-		return nil, fmt.Errorf("figures of images: %w", err)
-	}
-	if s.Pods, err = c.pods(ctx, g, now, disk, s.Node.Fs, d); err != nil {
-		return nil, fmt.Errorf("figures of pods: %w", err)
+	err = c.ask(ctx, g, now, s, d)
+	switch {
+	case err != nil && !d.glance:
+		return nil, err
+	case err != nil:
+		c.log.Debug("the engine says nothing; the kernel has to do", "err", err)
+		s.Pods = c.unasked(g, now, s.Node.Fs)
 	}
 	withoutSwap(s)
 	c.rates.forget(now)
 	return s, nil
+}
+
+const glanceWithin = 5 * time.Second // the engine answers whoever guards the node, or does without it
+
+// ask adds what the engine knows.
+func (c *Collector) ask(ctx context.Context, g *groups, now time.Time, s *stats.Summary, d detail) error {
+	if d.glance {
+		own, cancel := context.WithTimeout(ctx, glanceWithin)
+		defer cancel()
+		ctx = own
+	}
+	disk, err := c.images(ctx, now, &s.Node)
+	if err != nil {
+		return fmt.Errorf("figures of images: %w", err)
+	}
+	if s.Pods, err = c.pods(ctx, g, now, disk, s.Node.Fs, d); err != nil {
+		return fmt.Errorf("figures of pods: %w", err)
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -190,6 +191,38 @@ func TestAGlanceAsksTheEngineAboutContainersOnlyWhereItHasTo(t *testing.T) {
 		}}}
 		if p := glance(3); len(p.Containers) != 2 || *p.Containers[0].Rootfs.UsedBytes == 0 {
 			t.Errorf("a pod with a limit: %+v", p)
+		}
+	})
+}
+
+// k3s-io/k3s#2370: a node without memory, whose runtime hung for lack of it, looked at nothing any more.
+func TestAGlanceDoesWithoutAnEngineThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS("testdata/v2")); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{"c1", "c2"} {
+			at := filepath.Join(dir, "sys/fs/cgroup/kubepods/podu/cri-containerd-"+id+".scope")
+			if err := errors.Join(os.MkdirAll(at, 0o755), os.WriteFile(at+"/cgroup.procs", []byte("1\n"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := collector(t, "v2", &engine{wait: time.Hour})
+		c.cfg.Root = os.DirFS(dir)
+		begin := time.Now()
+		s, err := c.Glance(t.Context(), true)
+		if err != nil || time.Since(begin) > 5*time.Second {
+			t.Fatalf("%v after %v", err, time.Since(begin))
+		}
+		if len(s.Pods) != 1 || s.Node.Memory == nil || s.Node.Fs == nil {
+			t.Fatalf("%+v", s)
+		}
+		if p := s.Pods[0]; *p.Memory.WorkingSetBytes != 150 || *p.ProcessStats.ProcessCount != 17 || len(p.Containers) > 0 {
+			t.Errorf("%+v, %+v", p.Memory, p)
+		}
+		if s, err := c.Summary(t.Context(), true); err == nil {
+			t.Errorf("a summary: %+v", s)
 		}
 	})
 }
