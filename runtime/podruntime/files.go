@@ -92,10 +92,11 @@ func (l layout) terminationFile(uid types.UID, container string) (string, error)
 	return path, os.Chmod(path, 0o666) // whatever the umask
 }
 
-// removeLastWords removes the file that a container which was not made would have written its last words to. Each try makes one.
-func (l layout) removeLastWords(c *runtime.ContainerConfig) {
-	for _, m := range c.Mounts {
-		if filepath.Dir(m.HostPath) == l.containerDir(c.Pod.UID, c.Name) {
+// removeLastWords removes the file that a container instance wrote its last words to, or would have written, had it been made. Each
+// instance and each try has one.
+func (l layout) removeLastWords(uid types.UID, container string, mounts []runtime.Mount) {
+	for _, m := range mounts {
+		if filepath.Dir(m.HostPath) == l.containerDir(uid, container) {
 			_ = os.Remove(m.HostPath) // it costs an inode
 		}
 	}

@@ -460,6 +460,29 @@ func TestLogsOfAContainerThatDoesNotStart(t *testing.T) {
 	}
 }
 
+// kubernetes/kubernetes#105440: each instance of a pod that crashed for months left a file, until there were no inodes.
+func TestLastWordsGoWithTheirInstance(t *testing.T) {
+	n := newNode(t)
+	p := pod("echo one")
+	p.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
+	seen, _ := n.sync(p) // ended, restarted once, now waits
+	files := func() []string {
+		t.Helper()
+		all, err := filepath.Glob(filepath.Join(n.root, "lib/pods", string(p.UID), "containers/a/*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	before := files()
+	if err := n.RemoveInstance(t.Context(), seen.Containers[1].ID); err != nil {
+		t.Fatal(err)
+	}
+	if after := files(); len(before) != 2 || len(after) != 1 {
+		t.Errorf("files before %q, after %q", before, after)
+	}
+}
+
 // A container that waits for its restart has ended: that instance is the one before the next. It is all there is when
 // dead ones are collected.
 func TestPreviousLogOfAContainerThatWaits(t *testing.T) {

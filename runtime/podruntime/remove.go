@@ -90,7 +90,7 @@ func (r *Runtime) remains(ctx context.Context, uid types.UID) (sandboxes []runti
 	return sandboxes, containers, nil
 }
 
-// RemoveInstance removes one container that has ended, with its log and the link to it. One that is gone is no error.
+// RemoveInstance removes one container that has ended, with its log, the link to it and its last words. One that is gone is no error.
 func (r *Runtime) RemoveInstance(ctx context.Context, id string) error {
 	return r.removeContainer(ctx, id, true)
 }
@@ -119,6 +119,7 @@ func (r *Runtime) removeWithLog(ctx context.Context, c *runtime.Container, goes 
 	if err := r.files.removeLog(c); err != nil {
 		return fmt.Errorf("remove log of container %s: %w", c.Name, err)
 	}
+	r.files.removeLastWords(c.Pod.UID, c.Name, c.Mounts)
 	if goes {
 		return nil
 	}

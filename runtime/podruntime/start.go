@@ -193,7 +193,7 @@ func (s *step) createAndStart(ctx context.Context, config *runtime.ContainerConf
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx) // nobody wants it any more: nothing has failed
 	case err != nil:
-		s.files.removeLastWords(config)
+		s.files.removeLastWords(config.Pod.UID, config.Name, config.Mounts)
 		return "", s.failed(name, "Failed", "CreateContainerError", err)
 	}
 	s.tell(name, false, "Created", "Container created")
