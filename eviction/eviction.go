@@ -44,7 +44,8 @@ type Config struct {
 
 	Notifier Notifier // tells at once of memory that runs short; nil: it is found out each Every
 	// Kill ends all that runs of a pod without any grace. It is called for a pod that a hard threshold of memory ends, when half
-	// of what was left then is gone too, as the Notifier says. nil: the pod has its second, and the kernel may be faster.
+	// of what was left then is gone too, as the Notifier says, or when the pod still runs ten seconds later. nil: the pod has its
+	// second, and the kernel may be faster.
 	Kill    func(types.UID) error
 	Changed func() // Pressure answers something else now; must not block; nil: nobody needs to know at once
 
@@ -349,6 +350,9 @@ func (m *Manager) endOne(ctx context.Context, v victim) {
 	case errors.Is(err, context.DeadlineExceeded):
 		m.event(about, "ExceededGracePeriod", "Container runtime did not kill the pod within specified grace period.", nil)
 		log.Warn("an evicted pod still runs", "err", err)
+		if v.last != 0 && m.cfg.Kill != nil { // the runtime may lack the memory to end it
+			m.kill(v, log)
+		}
 	case err != nil && !errors.Is(err, runtime.ErrNotFound) && ctx.Err() == nil:
 		log.Warn("an evicted pod could not be ended", "err", err)
 	}
@@ -371,11 +375,15 @@ func (m *Manager) hasten(ctx context.Context, v victim, log *slog.Logger) (calm 
 			return // it has ended, or the kernel does not tell
 		}
 		log.Warn("memory runs out faster than the pod ends; it is killed")
-		if err := m.cfg.Kill(v.pod.UID); err != nil {
-			log.Warn("the pod could not be killed; it has its grace", "err", err)
-		}
+		m.kill(v, log)
 	})
 	return func() { stop(); watch.Wait() }
+}
+
+func (m *Manager) kill(v victim, log *slog.Logger) {
+	if err := m.cfg.Kill(v.pod.UID); err != nil {
+		log.Warn("the pod could not be killed; it ends as others do", "err", err)
+	}
 }
 
 func (m *Manager) event(about observe.Ref, reason, message string, annotations map[string]string) {
