@@ -59,8 +59,10 @@ func HTTP(ctx context.Context, t HTTPTarget) (Result, string, error) {
 		return Success, text(body), nil
 	case code >= 300 && code < 400:
 		return Warning, notFollowed(res, body), nil
+	case redirected != "":
+		return Failure, textf("HTTP probe failed with statuscode: %d; redirected to %s", code, redirected), nil
 	default:
-		return Failure, textf("%s answered with status code %d", res.Request.URL.Host, code), nil
+		return Failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", code), nil // the kubelet's words, which people look for
 	}
 }
 

@@ -1,16 +1,17 @@
 package grpcprobe
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	health "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
@@ -38,33 +39,33 @@ func Check(ctx context.Context, addr, service string) (probe.Result, string, err
 	}
 	defer conn.Close()
 
-	_, bounded := ctx.Deadline()
+	until, bounded := ctx.Deadline()
+	patience := time.Until(until).Round(time.Millisecond)
 	answer, err := health.NewHealthClient(conn).Check(ctx, &health.HealthCheckRequest{Service: service}, grpc.WaitForReady(bounded))
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.Canceled):
 		return probe.Unknown, "", context.Cause(ctx)
 	case err != nil:
-		return probe.Failure, reason(addr, service, err), nil
+		return probe.Failure, reason(addr, err, patience, conn.GetState() == connectivity.Ready), nil
 	case answer.GetStatus() != health.HealthCheckResponse_SERVING:
-		return probe.Failure, fmt.Sprintf("%s at %s is %v", named(service), addr, answer.GetStatus()), nil
+		return probe.Failure, fmt.Sprintf("service unhealthy (responded with %q)", answer.GetStatus().String()), nil
 	}
-	return probe.Success, "", nil
+	return probe.Success, "service healthy", nil
 }
 
-// reason says why there is no status, with what the server said about it.
-func reason(addr, service string, err error) string {
+// reason says why there is no status: it begins with the kubelet's words, which people look for, and ends with what the
+// server or the connection said.
+func reason(addr string, err error, patience time.Duration, connected bool) string {
 	s := status.Convert(err)
 	said := strings.ToValidUTF8(s.Message()[:min(len(s.Message()), limit)], "\uFFFD")
-	if s.Code() == codes.Unimplemented {
-		return fmt.Sprintf("%s has no gRPC health service: %s", addr, said)
+	switch code := s.Code(); {
+	case code == codes.Unimplemented:
+		return "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): " + said
+	case code == codes.DeadlineExceeded && connected:
+		return fmt.Sprintf("timeout: health rpc did not complete within %v", patience)
+	case code == codes.DeadlineExceeded:
+		return fmt.Sprintf("timeout: failed to connect service %q within %v: %s", addr, patience, said)
+	default:
+		return fmt.Sprintf("error: health rpc probe failed: rpc error: code = %v desc = %s", code, said)
 	}
-	if s.Code() == codes.NotFound {
-		return fmt.Sprintf("%s does not know %s: %s", addr, named(service), said)
-	}
-	if s.Code() == codes.DeadlineExceeded {
-		return fmt.Sprintf("timeout: no answer of %s in time: %s", addr, said)
-	}
-	return fmt.Sprintf("no answer of %s: %v: %s", addr, s.Code(), said)
 }
-
-func named(service string) string { return cmp.Or(service, "the server") }

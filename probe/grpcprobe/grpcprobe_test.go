@@ -87,14 +87,14 @@ func TestCheckByAnswer(t *testing.T) {
 		want probe.Result
 		text string // part of it
 	}{
-		{"SERVING is a success", answers{check: is(healthpb.HealthCheckResponse_SERVING)}, probe.Success, ""},
-		{"NOT_SERVING is a failure", answers{check: is(healthpb.HealthCheckResponse_NOT_SERVING)}, probe.Failure, "orders at 127.0.0.1"},
+		{"SERVING is a success", answers{check: is(healthpb.HealthCheckResponse_SERVING)}, probe.Success, "service healthy"},
+		{"NOT_SERVING is a failure", answers{check: is(healthpb.HealthCheckResponse_NOT_SERVING)}, probe.Failure, `service unhealthy (responded with "NOT_SERVING")`},
 		{"UNKNOWN is a failure", answers{check: is(healthpb.HealthCheckResponse_UNKNOWN)}, probe.Failure, "UNKNOWN"},
 		{"SERVICE_UNKNOWN is a failure", answers{check: is(healthpb.HealthCheckResponse_SERVICE_UNKNOWN)}, probe.Failure, "SERVICE_UNKNOWN"},
 		{"a status of the future is a failure", answers{check: is(77)}, probe.Failure, "77"},
-		{"a service it does not know is a failure", answers{check: says(codes.NotFound, "sorry")}, probe.Failure, "does not know orders: sorry"},
-		{"no health service is a failure", nil, probe.Failure, "no gRPC health service"},
-		{"any other code is a failure", answers{check: says(codes.PermissionDenied, "go away")}, probe.Failure, "PermissionDenied: go away"},
+		{"a service it does not know is a failure", answers{check: says(codes.NotFound, "sorry")}, probe.Failure, "error: health rpc probe failed: rpc error: code = NotFound desc = sorry"},
+		{"no health service is a failure", nil, probe.Failure, "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "},
+		{"any other code is a failure", answers{check: says(codes.PermissionDenied, "go away")}, probe.Failure, "code = PermissionDenied desc = go away"},
 		{"what is no text is made one", answers{check: says(codes.Internal, "a\xff")}, probe.Failure, "a\uFFFD"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -179,10 +179,10 @@ func TestNoHealthyServerFailsInTime(t *testing.T) {
 		text  string
 	}{
 		{"nobody listens", deadAddr, "connection refused"},
-		{"a listener that never answers", func(t *testing.T) string { t.Helper(); return listen(t, "127.0.0.1:0").Addr().String() }, "timeout"},
-		{"a server that speaks TLS", tlsServer, "timeout"},
-		{"a server that speaks HTTP/1", webServer, "timeout"},
-		{"a health service that hangs", hangingServer, "timeout"},
+		{"a listener that never answers", func(t *testing.T) string { t.Helper(); return listen(t, "127.0.0.1:0").Addr().String() }, "timeout: failed to connect service"},
+		{"a server that speaks TLS", tlsServer, "timeout: failed to connect service"},
+		{"a server that speaks HTTP/1", webServer, "timeout: failed to connect service"},
+		{"a health service that hangs", hangingServer, "timeout: health rpc did not complete within"},
 		{"an address that is none", func(*testing.T) string { return "nonsense" }, "nonsense"},
 		{"an address that is worse", func(*testing.T) string { return "a%zz/b?c#d" }, "a%zz/b?c#d"},
 	} {
