@@ -23,8 +23,8 @@
 //     cannot be followed is a failure, whose text says where it led. One deadline covers all requests of a check.
 //   - Certificates of servers are not verified, no proxy is used, and no connection is used twice.
 //   - A command is healthy when it exits with 0 in time.
-//   - Texts are for people, begin as the kubelet's do, and are at most 10 KiB, whatever a target sends; the body of an answer that says "not healthy" is
-//     never in one.
+//   - Texts are for people, begin as the kubelet's do, and are at most 10 KiB, whatever a target sends; the body of an
+//     answer that says "not healthy" is never in one. A failure that comes again has the same text.
 //
 // [Rule] turns a row of results into the one that counts, with the thresholds of a Kubernetes probe.
 //

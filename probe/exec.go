@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,13 +12,13 @@ import (
 // ends; its error says that there is no exit code. A command that had not ended by the deadline of ctx is a Failure,
 // whether run reports that as context.DeadlineExceeded or comes back with an exit code too late.
 func Exec(ctx context.Context, run func(context.Context) (code int, out []byte, err error)) (Result, string, error) {
-	start := time.Now()
+	start, patience := time.Now(), Patience(ctx)
 	code, out, err := run(ctx)
 	switch {
 	case cancelled(ctx):
 		return Unknown, "", context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return Failure, fmt.Sprintf("command timed out after %v", time.Since(start).Round(time.Millisecond)), nil
+		return Failure, fmt.Sprintf("command timed out after %v", cmp.Or(patience, time.Since(start).Round(time.Millisecond))), nil
 	case err != nil:
 		return Unknown, "", err
 	case code == 0:

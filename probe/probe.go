@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Result of one check.
@@ -26,6 +27,20 @@ func (r Result) OK() bool { return r == Success || r == Warning }
 
 // Check is one way to ask. The text says more about the result. With an error the result is Unknown and must not count.
 type Check func(ctx context.Context) (Result, string, error)
+
+// Patience is how long a check that begins now may take, for texts: rounded, so that a probe that fails in one way is told in
+// one way. 0: there is no deadline.
+func Patience(ctx context.Context) time.Duration {
+	until, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	left := time.Until(until)
+	if left > time.Second/2 {
+		return left.Round(time.Second / 10)
+	}
+	return left.Round(time.Millisecond)
+}
 
 const limit = 10 << 10 // bytes of an answer that are looked at
 

@@ -39,8 +39,8 @@ func Check(ctx context.Context, addr, service string) (probe.Result, string, err
 	}
 	defer conn.Close()
 
-	until, bounded := ctx.Deadline()
-	patience := time.Until(until).Round(time.Millisecond)
+	_, bounded := ctx.Deadline()
+	patience := probe.Patience(ctx)
 	answer, err := health.NewHealthClient(conn).Check(ctx, &health.HealthCheckRequest{Service: service}, grpc.WaitForReady(bounded))
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.Canceled):

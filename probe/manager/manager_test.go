@@ -291,7 +291,7 @@ func TestCase_c031_ExecTimeoutNeverBecomesReady(t *testing.T) {
 	inWorldWith(t, cfg, func(w *world) {
 		w.m.cfg.Check = nil
 		w.m.Track(p, running("a", 0), false)
-		no := " Unhealthy spec.containers{c}: Readiness probe failed: command timed out after 1s"
+		no := " Unhealthy spec.containers{c}: Readiness probe failed: command timed out: \"sleep 10\" timed out after 1s"
 		w.after(5*time.Second, "1s"+no, "4s"+no)
 		w.result("a", runtime.ProbeResult{Readiness: failing})
 	})

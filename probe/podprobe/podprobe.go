@@ -76,7 +76,16 @@ func execCheck(a *v1.ExecAction, t Target) (probe.Check, error) {
 	}
 	cmd := expandAll(a.Command, t.Container.Env)
 	return func(ctx context.Context) (probe.Result, string, error) {
-		return probe.Exec(ctx, func(ctx context.Context) (int, []byte, error) { return t.Exec(ctx, cmd) })
+		patience, late := probe.Patience(ctx), false
+		res, text, err := probe.Exec(ctx, func(ctx context.Context) (int, []byte, error) {
+			code, out, err := t.Exec(ctx, cmd)
+			late = errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded)
+			return code, out, err
+		})
+		if late && res == probe.Failure {
+			text = fmt.Sprintf("command timed out: %.1000q timed out after %v", strings.Join(cmd, " "), patience) // the kubelet's words
+		}
+		return res, text, err
 	}, nil
 }
 

@@ -230,7 +230,7 @@ func TestCase_c031_a_slow_command_never_makes_a_pod_ready(t *testing.T) {
 				if s.last(t, "slow").Phase != v1.PodRunning {
 					t.Errorf("is %s", s.last(t, "slow").Phase)
 				}
-				if told := events(journal, "slow"); !strings.Contains(told, "Unhealthy: Readiness probe failed: command timed out after ") {
+				if told := events(journal, "slow"); !strings.Contains(told, "Unhealthy: Readiness probe failed: command timed out: ") {
 					t.Errorf("told %s", told)
 				}
 			})
