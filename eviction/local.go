@@ -25,8 +25,8 @@ func overLimit(p *v1.Pod, u Usage, l Layout) (limit, message string) {
 			return volumeLimit, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, v.EmptyDir.SizeLimit.String())
 		}
 	}
-	if most, ok := total(p, v1.ResourceEphemeralStorage, limits); ok && u.Storage > most {
-		return podLimit, fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", size(most))
+	if most, ok := total(p, v1.ResourceEphemeralStorage, limits); ok && u.Storage > most.Value() {
+		return podLimit, fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", &most)
 	}
 	for _, c := range u.Containers {
 		spec := containerOf(p, c.Name)

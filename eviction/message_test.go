@@ -115,6 +115,7 @@ func TestOverLimit(t *testing.T) {
 		"a volume without limit":       {pod: pod("p", emptyDir("v", "", "")), usage: volume(1 << 40)},
 		"a limit of zero is none":      {pod: pod("p", emptyDir("v", "0", "")), usage: volume(1 << 40)},
 		"the pod's sum of limits":      {pod: pod("p", limited("ephemeral-storage", "2Mi")), usage: Usage{Storage: 2*mi + 1}, limit: podLimit, message: "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. "},
+		"its limit is told as written": {pod: pod("p", limited("ephemeral-storage", "2M")), usage: Usage{Storage: 2*mi + 1}, limit: podLimit, message: "Pod ephemeral local storage usage exceeds the total limit of containers 2M. "},
 		"the pod at its limit":         {pod: pod("p", limited("ephemeral-storage", "2Mi")), usage: Usage{Storage: 2 * mi}},
 		"a pod limited by a sidecar":   {pod: pod("p", sidecarOf(&always)), usage: Usage{Storage: mi + 1}, limit: podLimit, message: "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "},
 		"a pod without limit":          {pod: pod("p"), usage: Usage{Storage: 1 << 40}},

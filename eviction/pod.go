@@ -2,6 +2,7 @@ package eviction
 
 import (
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubeletkit/kubeletkit/internal/podspec"
 )
@@ -11,45 +12,52 @@ func limits(r *v1.ResourceRequirements) v1.ResourceList   { return r.Limits }
 
 // request is how much of a resource a pod requests, as schedulers count it.
 func request(p *v1.Pod, name v1.ResourceName) int64 {
-	n, _ := total(p, name, requests)
-	return n
+	q, _ := total(p, name, requests)
+	return q.Value()
 }
 
 // total is a pod's share of a resource: of the pod as a whole where that says so, else its containers, or the most its init
-// containers need; plus overhead. false: nobody says anything.
-func total(p *v1.Pod, name v1.ResourceName, list func(*v1.ResourceRequirements) v1.ResourceList) (int64, bool) {
-	sum, said := int64(0), false
+// containers need; plus overhead. It is written as its parts are. false: nobody says anything.
+func total(p *v1.Pod, name v1.ResourceName, list func(*v1.ResourceRequirements) v1.ResourceList) (sum resource.Quantity, said bool) {
 	if p.Spec.Resources != nil && podspec.PodLevel(name) {
 		if q, ok := list(p.Spec.Resources)[name]; ok {
-			return withOverhead(p, name, q.Value()), true
+			return withOverhead(p, name, q.DeepCopy()), true
 		}
 	}
-	get := func(c *v1.Container) int64 {
+	get := func(c *v1.Container) resource.Quantity {
 		q, ok := list(&c.Resources)[name]
 		said = said || ok
-		return q.Value()
+		return q.DeepCopy()
 	}
 	for i := range p.Spec.Containers {
-		sum += get(&p.Spec.Containers[i])
+		sum.Add(get(&p.Spec.Containers[i]))
 	}
-	sidecars, most := int64(0), int64(0)
+	var sidecars, most resource.Quantity
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
 		n := get(c)
 		if sidecar(c) {
-			sum, sidecars = sum+n, sidecars+n
-			n = 0
+			sum.Add(n)
+			sidecars.Add(n)
+			n = sidecars.DeepCopy()
+		} else {
+			n.Add(sidecars)
 		}
-		most = max(most, sidecars+n)
+		if n.Cmp(most) > 0 {
+			most = n
+		}
 	}
-	return withOverhead(p, name, max(sum, most)), said
+	if most.Cmp(sum) > 0 {
+		sum = most
+	}
+	return withOverhead(p, name, sum), said
 }
 
-func withOverhead(p *v1.Pod, name v1.ResourceName, n int64) int64 {
-	if q, ok := p.Spec.Overhead[name]; ok && n > 0 {
-		n += q.Value()
+func withOverhead(p *v1.Pod, name v1.ResourceName, sum resource.Quantity) resource.Quantity {
+	if q, ok := p.Spec.Overhead[name]; ok && sum.Sign() > 0 {
+		sum.Add(q)
 	}
-	return n
+	return sum
 }
 
 func sidecar(c *v1.Container) bool {

@@ -217,9 +217,11 @@ func (c *Collector) makeRoom(ctx context.Context, left []sight, now time.Time) e
 	}
 	c.log.Info("the disk of images is filling up", "usedPercent", d.percent(), "goalBytes", over)
 	var errs []error
+	total := int64(0)
 	for over > 0 && len(left) > 0 {
 		var freed int64
 		freed, left, err = c.remove(ctx, left, c.rules(now, over))
+		total += freed
 		errs = append(errs, err)
 		after, err := c.measure(ctx)
 		if err != nil {
@@ -232,8 +234,9 @@ func (c *Collector) makeRoom(ctx context.Context, left []sight, now time.Time) e
 		over, d = over-gained, after
 	}
 	if over > 0 {
-		text := fmt.Sprintf("%d%% of the disk of images are used and no image may go any more, though %d bytes are still to be freed: "+
-			"look for images in use, logs, volumes and other files on it", d.percent(), over)
+		text := fmt.Sprintf("Insufficient free disk space on the node's image filesystem (%d%% of %s used). Failed to free sufficient space by deleting "+
+			"unused images (freed %d bytes). Investigate disk usage, as it could be used by active images, logs, volumes, or other data.",
+			d.percent(), inUnits(d.capacity), total) // the kubelet's words, which people look for
 		c.event("FreeDiskSpaceFailed", text)
 		errs = append(errs, errors.New(text))
 	}
@@ -276,7 +279,7 @@ func (c *Collector) measure(ctx context.Context) (disk, error) {
 		return disk{}, fmt.Errorf("measure the disk of images: %w", err)
 	}
 	if capacity <= 0 {
-		err := fmt.Errorf("the file system of images has a capacity of %d bytes, which cannot be", capacity)
+		err := fmt.Errorf("invalid capacity %d on image filesystem", capacity)
 		c.event("InvalidDiskCapacity", err.Error())
 		return disk{}, err
 	}
@@ -288,6 +291,18 @@ func (c *Collector) measure(ctx context.Context) (disk, error) {
 
 // percent is how much of the disk is used, rounded up.
 func (d disk) percent() int { return 100 - int(share(d.available, 100, d.capacity)) }
+
+// inUnits is a number of bytes for people.
+func inUnits(bytes int64) string {
+	if bytes < 1024 {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	n, units := float64(bytes)/1024, []string{"KiB", "MiB", "GiB", "TiB"}
+	for n >= 1024 && len(units) > 1 {
+		n, units = n/1024, units[1:]
+	}
+	return fmt.Sprintf("%.1f %s", n, units[0])
+}
 
 // target is what is available when so many percent are used.
 func (d disk) target(percent int) int64 { return share(d.capacity, int64(100-percent), 100) }

@@ -163,7 +163,7 @@ func TestCollectSaysWhenThereIsNotEnoughToRemove(t *testing.T) {
 	l.other = 90
 	l.containers = []runtime.Container{{ID: "x", ImageID: "b", State: runtime.Exited}}
 	err := l.collector(nil).Collect(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "93% of the disk of images are used") {
+	if err == nil || !strings.HasPrefix(err.Error(), "Insufficient free disk space on the node's image filesystem (93% of 100 B used). Failed to free sufficient space by deleting unused images (freed 3 bytes). ") {
 		t.Error(err)
 	}
 	l.gone("a")
@@ -172,8 +172,8 @@ func TestCollectSaysWhenThereIsNotEnoughToRemove(t *testing.T) {
 
 func TestADiskWithoutCapacityIsReported(t *testing.T) {
 	l := newLibrary(t, 0, sized("a", 3))
-	if err := l.collector(nil).Collect(t.Context()); err == nil {
-		t.Error("no error")
+	if err := l.collector(nil).Collect(t.Context()); err == nil || err.Error() != "invalid capacity 0 on image filesystem" {
+		t.Error(err)
 	}
 	l.gone("")
 	l.told("InvalidDiskCapacity")

@@ -28,15 +28,18 @@ type DNS struct {
 // Resolv is the content of a resolv.conf.
 type Resolv struct{ Servers, Searches, Options []string }
 
-// Parse reads a resolv.conf. The last search line wins; lines it does not know are passed over.
+// Parse reads a resolv.conf. The last search line wins, also an empty one; lines it does not know are passed over.
 func Parse(file []byte) (r Resolv) {
 	for line := range strings.Lines(string(file)) {
 		f := strings.Fields(line)
-		if len(f) < 2 || strings.HasPrefix(f[0], "#") || strings.HasPrefix(f[0], ";") {
+		if len(f) == 0 {
 			continue
 		}
 		switch f[0] {
 		case "nameserver":
+			if len(f) < 2 {
+				continue
+			}
 			r.Servers = append(r.Servers, f[1])
 		case "search":
 			r.Searches = nil
@@ -118,31 +121,20 @@ func (d DNS) policy(pod *v1.Pod) v1.DNSPolicy {
 	return v1.DNSClusterFirst
 }
 
-// limit cuts what resolvers would not read.
+// limit cuts what resolvers would not read. The warnings are the kubelet's words, which people look for.
 func (r *Resolv) limit() (warnings []string) {
 	if len(r.Servers) > maxServers {
-		warnings = append(warnings, "nameservers over the limit of 3 are left out: "+strings.Join(r.Servers[maxServers:], " "))
 		r.Servers = r.Servers[:maxServers]
+		warnings = append(warnings, "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: "+strings.Join(r.Servers, " "))
 	}
-	if len(r.Searches) > maxSearches {
-		warnings = append(warnings, "search domains over the limit of 32 are left out: "+strings.Join(r.Searches[maxSearches:], " "))
-		r.Searches = r.Searches[:maxSearches]
-	}
-	var kept []string
-	for _, s := range r.Searches {
-		if len(s) > maxSearch {
-			warnings = append(warnings, "search domain over the limit of 253 characters is left out: "+s)
-			continue
-		}
-		kept = append(kept, s)
-	}
+	kept := slices.DeleteFunc(slices.Clone(r.Searches[:min(len(r.Searches), maxSearches)]), func(s string) bool { return len(s) > maxSearch })
 	fits, length := 0, -1 // no space before the first
 	for fits < len(kept) && length+1+len(kept[fits]) <= maxSearchChars {
 		length += 1 + len(kept[fits])
 		fits++
 	}
-	if fits < len(kept) {
-		warnings = append(warnings, "search domains over the limit of 2048 characters in all are left out: "+strings.Join(kept[fits:], " "))
+	if fits < len(r.Searches) {
+		warnings = append(warnings, "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: "+strings.Join(kept[:fits], " "))
 	}
 	r.Searches = kept[:fits]
 	return warnings

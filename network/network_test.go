@@ -179,8 +179,33 @@ func TestUnknown(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	got := Parse([]byte("# c\nnameserver 1.1.1.1\nnameserver 2.2.2.2\nsearch a.b. .\nsearch c. d\noptions ndots:1 edns0\noptions ndots:3\nbroken\n"))
-	want := Resolv{[]string{"1.1.1.1", "2.2.2.2"}, []string{"c", "d"}, []string{"ndots:3", "edns0"}}
+	for _, c := range []struct {
+		text string
+		want Resolv
+	}{
+		{
+			"# c\nnameserver 1.1.1.1\nnameserver 2.2.2.2\nsearch a.b. .\nsearch c. d\noptions ndots:1 edns0\noptions ndots:3\nbroken\n",
+			Resolv{[]string{"1.1.1.1", "2.2.2.2"}, []string{"c", "d"}, []string{"ndots:3", "edns0"}},
+		},
+		{"search a\nsearch\nnameserver\n", Resolv{}},
+		{"search .\n", Resolv{}},
+	} {
+		if diff := cmp.Diff(fmt.Sprint(c.want), fmt.Sprint(Parse([]byte(c.text)))); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestWarningsAreTheKubelets(t *testing.T) {
+	p := pod(func(s *v1.PodSpec) {
+		s.DNSPolicy = v1.DNSNone
+		s.DNSConfig = &v1.PodDNSConfig{Nameservers: []string{"1", "2", "3", "4"}, Searches: []string{"a", strings.Repeat("b", 254), "c"}}
+	})
+	_, got := DNS{}.For(p)
+	want := []string{
+		"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: 1 2 3",
+		"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: a c",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
