@@ -77,17 +77,11 @@ func (h *handler) garbage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (h *handler) hostLogs(w http.ResponseWriter, r *http.Request) error {
-	if h.cfg.HostLogs == nil {
-		return fmt.Errorf("logs of the host: %w", errors.ErrUnsupported)
-	}
 	h.cfg.HostLogs.ServeHTTP(w, r)
 	return nil
 }
 
 func (h *handler) profiles(w http.ResponseWriter, r *http.Request) error {
-	if h.cfg.Profiles == nil {
-		return fmt.Errorf("profiles: %w", errors.ErrUnsupported)
-	}
 	h.cfg.Profiles.ServeHTTP(w, r)
 	return nil
 }

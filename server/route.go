@@ -48,8 +48,9 @@ func forDebugging(path string) bool {
 	return false
 }
 
-func closed(http.ResponseWriter, *http.Request) error {
-	return fail(http.StatusMethodNotAllowed, "Debug endpoints are disabled.")
+// closed answers for paths that are not served, in the kubelet's words.
+func closed(what string) func(http.ResponseWriter, *http.Request) error {
+	return func(http.ResponseWriter, *http.Request) error { return fail(http.StatusMethodNotAllowed, "%s", what) }
 }
 
 func (h *handler) table() []route {
@@ -98,8 +99,13 @@ func (h *handler) table() []route {
 		if routes[i].rights == nil {
 			routes[i].rights = rightsBelow(routes[i].pattern)
 		}
-		if h.cfg.Closed && forDebugging(routes[i].pattern) {
-			routes[i].methods, routes[i].serve = nil, closed
+		switch pattern := routes[i].pattern; {
+		case h.cfg.Closed && forDebugging(pattern):
+			routes[i].methods, routes[i].serve = nil, closed("Debug endpoints are disabled.")
+		case h.cfg.HostLogs == nil && pattern == "/logs/":
+			routes[i].methods, routes[i].serve = nil, closed("logs endpoint is disabled.")
+		case h.cfg.Profiles == nil && pattern == "/debug/pprof/":
+			routes[i].methods, routes[i].serve = nil, closed("profiling endpoint is disabled.")
 		}
 	}
 	return routes

@@ -32,8 +32,8 @@ type Config struct {
 	Health   map[string]func() error // by name: syncloop, ...; each returns soon. ping is always there
 	Timeline Timeline                // nil: no /debug/pods
 	Garbage  http.Handler            // GET shows what could be removed, POST removes it; nil: no /debug/gc
-	HostLogs http.Handler            // answers below /logs/, with logs of this host; nil: no such pages
-	Profiles http.Handler            // answers below /debug/pprof/, as net/http/pprof does; nil: no such pages
+	HostLogs http.Handler            // answers below /logs/, with logs of this host; nil: 405, as with the kubelet where a setting says so
+	Profiles http.Handler            // answers below /debug/pprof/, as net/http/pprof does; nil: 405, likewise
 
 	// Closed says that whoever asks for sessions, logs, running pods, or something below /debug is told that debug
 	// endpoints are disabled, as by the kubelet.

@@ -82,9 +82,23 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// Pages that a setting switches off answer as the kubelet's do, to any method.
+func TestPagesThatAreSwitchedOff(t *testing.T) {
+	h := node(t, nil)
+	for path, want := range map[string]string{
+		"/logs/syslog": "logs endpoint is disabled.\n", "/debug/pprof/heap": "profiling endpoint is disabled.\n",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			if w := ask(h, method, path, token); w.Code != http.StatusMethodNotAllowed || w.Body.String() != want {
+				t.Errorf("%s %s: %d %q", method, path, w.Code, w.Body)
+			}
+		}
+	}
+}
+
 func TestPathsOfAbsentPartsAre501(t *testing.T) {
 	h := node(t, nil)
-	for _, path := range []string{"/runningpods/", "/containerLogs/default/web/app", "/configz", "/debug/pods", "/debug/gc", "/debug/pprof/heap", "/logs/syslog", "/exec/default/web/app?command=sh&output=1", "/attach/default/web/app?output=1", "/portForward/default/web?port=1"} {
+	for _, path := range []string{"/runningpods/", "/containerLogs/default/web/app", "/configz", "/debug/pods", "/debug/gc", "/exec/default/web/app?command=sh&output=1", "/attach/default/web/app?output=1", "/portForward/default/web?port=1"} {
 		if w := upgrade(h, "GET", path, token, "websocket"); w.Code != http.StatusNotImplemented {
 			t.Errorf("%s: %d %q", path, w.Code, w.Body)
 		}
