@@ -404,6 +404,25 @@ func TestNoResolverSettingsNoSandbox(t *testing.T) {
 	})
 }
 
+// texts has the message of the newest event of each reason.
+type texts struct{ sync.Map }
+
+func (t *texts) Event(e observe.Event) { t.Store(e.Reason, e.Message) }
+
+func TestAMissingDNSIsToldInTheKubeletsWords(t *testing.T) {
+	var told texts
+	n := newNode(t, func(c *Config) {
+		c.Observe.Events = &told
+		c.DNS = func() network.DNS { return network.DNS{Domain: "cluster.local"} }
+	})
+	p := pod("sleep 100")
+	n.sync(p)
+	want := fmt.Sprintf(`pod: "%s_%s(%s)". kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`, p.Name, p.Namespace, p.UID)
+	if got, _ := told.Load("MissingClusterDNS"); got != want {
+		t.Errorf("told %v, want %s", got, want)
+	}
+}
+
 func TestLogs(t *testing.T) {
 	n := newNode(t)
 	p := pod("echo one")

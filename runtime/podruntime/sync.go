@@ -257,7 +257,8 @@ func (s *step) makeSandbox(ctx context.Context, attempt uint32) (string, error) 
 		s.tell("", true, "DNSConfigForming", w)
 	}
 	if s.cfg.DNS().Missing(s.pod) {
-		s.tell("", true, "MissingClusterDNS", "The node has no cluster DNS server; the pod gets the host's resolver instead of ClusterFirst")
+		s.tell("", true, "MissingClusterDNS", fmt.Sprintf("pod: \"%s_%s(%s)\". kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.",
+			s.pod.Name, s.pod.Namespace, s.pod.UID, v1.DNSClusterFirst, v1.DNSDefault)) // the kubelet's words, which people look for
 	}
 	if err := makeLogDir(config.LogDir); err != nil {
 		return "", err
