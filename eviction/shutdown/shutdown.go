@@ -142,6 +142,9 @@ func (m *Manager) tell(ctx context.Context, down bool) <-chan struct{} {
 	m.mu.Unlock()
 	if changed {
 		m.log.Info("the machine's way has changed", "down", down)
+		if !down {
+			m.event("Shutdown manager detected shutdown cancellation")
+		}
 		if m.cfg.Changed != nil {
 			m.cfg.Changed()
 		}
@@ -163,9 +166,7 @@ func (m *Manager) stop() {
 
 // endAll ends the groups one after another and has their statuses told.
 func (m *Manager) endAll(ctx context.Context) {
-	m.cfg.Observe.Event(observe.Event{
-		About: observe.Ref{Kind: "Node", Name: m.cfg.Node, UID: m.cfg.Node}, Reason: "Shutdown", Message: "Shutdown manager detected shutdown event",
-	})
+	m.event("Shutdown manager detected shutdown event")
 	m.start.Record(float64(time.Now().UnixMilli()) / 1e3)
 	for _, g := range plan(m.cfg.Pods.Active(), m.cfg.Periods) {
 		m.log.Info("pods are ended before the machine goes down", "priority", g.priority, "pods", len(g.pods), "within", g.period)
@@ -180,6 +181,10 @@ func (m *Manager) endAll(ctx context.Context) {
 		}
 	}
 	m.end.Record(float64(time.Now().UnixMilli()) / 1e3)
+}
+
+func (m *Manager) event(message string) {
+	m.cfg.Observe.Event(observe.Event{About: observe.Ref{Kind: "Node", Name: m.cfg.Node, UID: m.cfg.Node}, Reason: "Shutdown", Message: message})
 }
 
 // endGroup ends pods side by side and waits until all are gone and settled, or their period has ended.

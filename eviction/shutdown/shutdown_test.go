@@ -130,7 +130,7 @@ func (m *machine) Kill(ctx context.Context, uid types.UID, how runtime.Terminati
 
 func (m *machine) Settled(context.Context, types.UID) error { return nil }
 
-func (m *machine) Event(e observe.Event) { m.note("event %s", e.Reason) }
+func (m *machine) Event(e observe.Event) { m.note("event %s: %s", e.Reason, e.Message) }
 
 // run runs a manager while do acts on the machine.
 func (m *machine) run(t *testing.T, cfg Config, do func(g *Manager)) {
@@ -219,7 +219,7 @@ func TestCase_c172_statuses_are_told_before_the_machine_goes(t *testing.T) {
 			time.Sleep(time.Minute)
 		})
 		got := slices.DeleteFunc(m.log, func(s string) bool { return strings.HasPrefix(s, "5s ended p") })
-		want := []string{"0s hold up to 30s", "0s event Shutdown", "10s ended critical", "10s flush", "18s go"}
+		want := []string{"0s hold up to 30s", "0s event Shutdown: Shutdown manager detected shutdown event", "10s ended critical", "10s flush", "18s go"}
 		if diff := cmp.Diff(want, got); diff != "" || changes != 1 {
 			t.Error(diff, changes)
 		}
@@ -261,8 +261,9 @@ func TestCase_c176_a_pod_that_never_ends_holds_up_nobody_and_a_shutdown_may_be_c
 			time.Sleep(time.Minute)
 		})
 		want := []string{
-			"0s hold up to 20s", "0s event Shutdown", "12s ended middle",
-			"1m14s event Shutdown", "1m26s ended middle", "1m31s go",
+			"0s hold up to 20s", "0s event Shutdown: Shutdown manager detected shutdown event", "12s ended middle",
+			"14s event Shutdown: Shutdown manager detected shutdown cancellation",
+			"1m14s event Shutdown: Shutdown manager detected shutdown event", "1m26s ended middle", "1m31s go",
 		}
 		if diff := cmp.Diff(want, m.log); diff != "" {
 			t.Error(diff)
