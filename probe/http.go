@@ -38,6 +38,9 @@ func HTTP(ctx context.Context, t HTTPTarget) (Result, string, error) {
 		return Unknown, "", err
 	}
 	res, redirected, err := do(t.Client, req)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("%w (Client.Timeout exceeded while awaiting headers)", err) // as it is known of the kubelet
+	}
 	switch {
 	case err != nil && cancelled(ctx):
 		return Unknown, "", context.Cause(ctx)

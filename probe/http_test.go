@@ -264,12 +264,16 @@ func TestHTTPDeadline(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		handler http.HandlerFunc
+		text    string
 	}{
-		{"before the head", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+		{
+			"before the head", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			`Get "http://pod/": context deadline exceeded (Client.Timeout exceeded while awaiting headers)`,
+		},
 		{"within the body (kubernetes/kubernetes#113938)", func(w http.ResponseWriter, r *http.Request) {
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
-		}},
+		}, "the answer of pod broke off: context deadline exceeded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -278,7 +282,7 @@ func TestHTTPDeadline(t *testing.T) {
 				defer cancel()
 				start := time.Now()
 				res, text, err := probe.HTTP(ctx, probe.HTTPTarget{URL: "http://pod/", Client: client})
-				if res != probe.Failure || err != nil || time.Since(start) != time.Second {
+				if res != probe.Failure || err != nil || time.Since(start) != time.Second || text != c.text {
 					t.Error(res, text, err, time.Since(start))
 				}
 			})

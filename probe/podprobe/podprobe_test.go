@@ -61,7 +61,7 @@ func urlOf(t *testing.T, p *v1.Probe, target podprobe.Target) string {
 	if res != probe.Failure || err != nil {
 		t.Fatal(res, text, err)
 	}
-	return strings.Trim(strings.TrimSuffix(strings.TrimPrefix(text, "Get "), ": context deadline exceeded"), `"`)
+	return strings.Trim(strings.TrimSuffix(strings.TrimPrefix(text, "Get "), ": context deadline exceeded (Client.Timeout exceeded while awaiting headers)"), `"`)
 }
 
 // Case c037: who is asked on a node of IPv6 first, and that a failure shows it.
