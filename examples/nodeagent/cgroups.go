@@ -15,7 +15,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
-	kubelet "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/resource/cgroup"
@@ -55,11 +54,10 @@ func newGroups(ctx context.Context, b *build, c grouping) groups {
 	}
 	g := groups{driver: c.driver(ctx), enforced: slices.Contains(k.EnforceNodeAllocatable, "pods")}
 	k.CgroupDriver = g.driver // as /configz shows it
-	g.tree = one(b, cgroup.New, cgroup.Config{
-		Root: k.CgroupRoot, Systemd: g.driver == "systemd", PodPids: value(k.PodPidsLimit),
-		Reserve:     k.MemoryReservationPolicy == kubelet.TieredReservationMemoryReservationPolicy,
-		Allocatable: one(b, c.allocatable, g.enforced), Pods: c.pods, Ours: c.ours, Node: c.o.nodeName, Observe: c.obs,
-	})
+	cfg := limits(k)
+	cfg.Root, cfg.Systemd, cfg.Allocatable = k.CgroupRoot, g.driver == "systemd", one(b, c.allocatable, g.enforced)
+	cfg.Pods, cfg.Ours, cfg.Node, cfg.Observe = c.pods, c.ours, c.o.nodeName, c.obs
+	g.tree = one(b, cgroup.New, cfg)
 	if b.err == nil {
 		g.all = g.tree.Path(nil)
 	}

@@ -13,6 +13,7 @@ import (
 
 	kubelet "k8s.io/kubelet/config/v1beta1"
 
+	"github.com/kubeletkit/kubeletkit/resource/cgroup"
 	"github.com/kubeletkit/kubeletkit/runtime/podruntime"
 )
 
@@ -27,6 +28,15 @@ func policy(k *kubelet.KubeletConfiguration) podruntime.Policy {
 		p.CPUPeriod = int64(k.CPUCFSQuotaPeriod.Duration / time.Microsecond)
 	}
 	return p
+}
+
+// limits are what it decides about the cgroups of pods: a limit holds for a pod as it does for its containers.
+func limits(k *kubelet.KubeletConfiguration) cgroup.Config {
+	p := policy(k)
+	return cgroup.Config{
+		PodPids: value(k.PodPidsLimit), NoQuota: p.NoCPUQuota, Period: time.Duration(p.CPUPeriod) * time.Microsecond,
+		Reserve: p.Reservation, Throttle: p.Throttle,
+	}
 }
 
 // idsFor is what the IDs for user namespaces are made of.

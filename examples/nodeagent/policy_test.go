@@ -1,12 +1,14 @@
 package main
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubelet "k8s.io/kubelet/config/v1beta1"
 
+	"github.com/kubeletkit/kubeletkit/resource/cgroup"
 	"github.com/kubeletkit/kubeletkit/runtime/podruntime"
 )
 
@@ -14,14 +16,19 @@ func TestPolicy(t *testing.T) {
 	if got := policy(&kubelet.KubeletConfiguration{}); got != (podruntime.Policy{}) {
 		t.Errorf("nothing said: %+v", got)
 	}
-	got := policy(&kubelet.KubeletConfiguration{
+	all := &kubelet.KubeletConfiguration{
 		CPUCFSQuota: new(false), CPUCFSQuotaPeriod: &metav1.Duration{Duration: 5 * time.Millisecond}, SingleProcessOOMKill: new(true),
 		MemorySwap: kubelet.MemorySwapConfiguration{SwapBehavior: "LimitedSwap"}, MemoryReservationPolicy: kubelet.TieredReservationMemoryReservationPolicy,
-		MemoryThrottlingFactor: new(0.9),
-	})
+		MemoryThrottlingFactor: new(0.9), PodPidsLimit: new(int64(64)),
+	}
+	got := policy(all)
 	want := podruntime.Policy{NoCPUQuota: true, CPUPeriod: 5000, KillSingly: true, LimitedSwap: true, Reservation: true, Throttle: 0.9}
 	if got != want {
 		t.Errorf("all said: %+v", got)
+	}
+	wantPods := cgroup.Config{PodPids: 64, NoQuota: true, Period: 5 * time.Millisecond, Reserve: true, Throttle: 0.9}
+	if got := limits(all); !reflect.DeepEqual(got, wantPods) {
+		t.Errorf("all said of pods: %+v", got)
 	}
 }
 

@@ -29,6 +29,9 @@ type Config struct {
 	NoQuota bool          // CPU limits are not enforced
 	Reserve bool          // with cgroup v2 the kernel keeps for pods the memory they ask for
 	Period  time.Duration // of CPU limits; 0: 100 ms
+	// Throttle is how far between its request and its limit, 0 to 1, a pod that has sizes as a whole is slowed down for using
+	// memory, with cgroup v2; 0: never.
+	Throttle float64
 
 	Allocatable func() v1.ResourceList // what all pods together may use (cpu, memory, pid, huge pages); nil: all there is
 	Pods        func() []*v1.Pod       // those that hold resources now; nil, or a nil list: not known, and the burstable weigh what they did

@@ -263,6 +263,36 @@ func TestMemoryIsKeptForPodsAndAllAboveThem(t *testing.T) {
 	round(true, map[string]string{all + "min": "0", "kubepods/podg-1/memory.min": "0"})
 }
 
+// Containers without a limit of their own are slowed down by their pod.
+func TestPodsAreSlowedDown(t *testing.T) {
+	f := newFixture(t, 2, Config{Throttle: 0.5})
+	const at = "kubepods/burstable/podu-1/"
+	for _, step := range []struct {
+		rule      string
+		do        func(context.Context, *v1.Pod) error
+		pod, high string
+	}{
+		{"a new one", f.Ensure, "memory=2Mi memory<4Mi", "3145728"},
+		{"nothing becomes less", f.Ensure, "memory=1Mi memory<3Mi", "3145728"},
+		{"until it has grown less", f.Shrink, "memory=1Mi memory<3Mi", "2097152"},
+		{"one that asks for its limit", f.Ensure, "memory=4Mi memory<4Mi", "max"},
+	} {
+		pod := podOf("u-1", "memory=1Mi")
+		pod.Spec.Resources = new(sizes(step.pod))
+		pod.Status.QOSClass = v1.PodQOSBurstable
+		if err := step.do(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.file(at + "memory.high"); got != step.high {
+			t.Errorf("%s: %s, want %s", step.rule, got, step.high)
+		}
+	}
+	if err := f.Ensure(t.Context(), podOf("plain", "memory=1Mi memory<2Mi")); err != nil {
+		t.Fatal(err)
+	}
+	f.holds(map[string]string{"kubepods/burstable/podplain/memory.high": "max"})
+}
+
 func TestWhatIsNotKnownStays(t *testing.T) {
 	var pods []*v1.Pod
 	f := newFixture(t, 1, Config{Pods: func() []*v1.Pod { return pods }})

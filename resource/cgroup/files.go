@@ -262,6 +262,7 @@ func (f files) set(at string, v values) error {
 	if f.v2() {
 		put(v.shares, "cpu", "cpu.weight", number(weight(v.shares), ""))
 		put(v.quota, "cpu", "cpu.max", number(v.quota, "max")+" "+number(v.period, ""))
+		put(v.high, "memory", "memory.high", number(v.high, "max"))
 		put(v.memory, "memory", "memory.max", number(v.memory, "max"))
 		put(v.pids, "pids", "pids.max", number(v.pids, "max"))
 		if v.keep != nil {
@@ -329,7 +330,7 @@ func (f files) has(at string) (v values, err error) {
 	}
 	v.pids = number(read("pids", "pids.max"))
 	if f.v2() {
-		v.memory = number(read("memory", "memory.max"))
+		v.memory, v.high = number(read("memory", "memory.max")), number(read("memory", "memory.high"))
 		if w := number(read("cpu", "cpu.weight")); w > 0 {
 			v.shares = unweight(w)
 		}

@@ -56,7 +56,7 @@ func newFixture(t *testing.T, version int, cfg Config) *fixture {
 	fill := func(dir string, v2 bool) {
 		files := map[string]string{"cgroup.procs": "", "cpu.shares": "1024", "cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000", "memory.limit_in_bytes": "9223372036854771712", "pids.max": "max", "cpuset.cpus": "", "cpuset.mems": ""}
 		if v2 {
-			files = map[string]string{"cgroup.procs": "", "cgroup.controllers": "cpuset cpu io memory pids", "cgroup.subtree_control": "", "cpu.weight": "100", "cpu.max": "max 100000", "memory.max": "max", "memory.min": "0", "memory.low": "0", "pids.max": "max"}
+			files = map[string]string{"cgroup.procs": "", "cgroup.controllers": "cpuset cpu io memory pids", "cgroup.subtree_control": "", "cpu.weight": "100", "cpu.max": "max 100000", "memory.max": "max", "memory.high": "max", "memory.min": "0", "memory.low": "0", "pids.max": "max"}
 		}
 		for name, text := range files {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"strings"
@@ -20,6 +21,7 @@ type values struct {
 	pids      int64 // processes and threads
 	hugepages map[string]int64
 	keep      *keep // nil leaves what is there
+	high      int64 // bytes from which on using memory is slowed down, with cgroup v2
 }
 
 // keep is memory in bytes that the kernel takes from a cgroup for nobody else: never, and only as the last resort. What a cgroup
@@ -83,8 +85,17 @@ func (c *Config) podValues(pod *v1.Pod) values {
 	}
 	if limited(pod, v1.ResourceMemory) {
 		v.memory = limits.Memory().Value()
+		v.high = c.high(pod, requests.Memory().Value(), v.memory)
 	}
 	return v
+}
+
+// high is for a pod that has sizes as a whole: its containers without a limit of their own are slowed down by nothing else.
+func (c *Config) high(pod *v1.Pod, request, limit int64) int64 {
+	if c.Throttle == 0 || !podspec.HasPodLevel(pod.Spec.Resources) {
+		return 0
+	}
+	return cmp.Or(podspec.Throttle(request, limit, c.Throttle), unlimited)
 }
 
 func limited(pod *v1.Pod, r v1.ResourceName) bool {
@@ -193,6 +204,9 @@ func raised(has, wants values) values {
 	}
 	out := wants
 	out.shares, out.memory, out.pids = max(has.shares, wants.shares), more(has.memory, wants.memory), more(has.pids, wants.pids)
+	if wants.high != 0 {
+		out.high = more(has.high, wants.high)
+	}
 	if has.period == wants.period {
 		out.quota = more(has.quota, wants.quota)
 	}

@@ -10,34 +10,49 @@ import (
 
 func TestPodValues(t *testing.T) {
 	none := map[string]int64{}
+	level := func(container, pod string) *v1.Pod {
+		p := podOf("u", container)
+		p.Spec.Resources = new(sizes(pod))
+		return p
+	}
 	for _, tt := range []struct {
 		rule string
 		pod  *v1.Pod
 		cfg  Config
 		want values
 	}{
-		{"guaranteed", podOf("u", guaranteed, guaranteed), Config{}, values{2048, 200_000, 100_000, 2 << 20, unlimited, none, &keep{}}},
-		{"burstable with all limits", podOf("u", "cpu=100m cpu<200m memory<1Mi", "cpu=100m cpu<200m memory<2Mi"), Config{}, values{204, 40_000, 100_000, 3 << 20, unlimited, none, &keep{}}},
-		{"one container without a CPU limit", podOf("u", "cpu=100m cpu<200m memory<1Mi", "cpu=100m memory<2Mi"), Config{}, values{204, unlimited, 100_000, 3 << 20, unlimited, none, &keep{}}},
-		{"one container without a memory limit", podOf("u", "cpu=100m cpu<200m memory<1Mi", "cpu<100m"), Config{}, values{102, 30_000, 100_000, unlimited, unlimited, none, &keep{}}},
+		{"guaranteed", podOf("u", guaranteed, guaranteed), Config{}, values{2048, 200_000, 100_000, 2 << 20, unlimited, none, &keep{}, 0}},
+		{"burstable with all limits", podOf("u", "cpu=100m cpu<200m memory<1Mi", "cpu=100m cpu<200m memory<2Mi"), Config{}, values{204, 40_000, 100_000, 3 << 20, unlimited, none, &keep{}, 0}},
+		{"one container without a CPU limit", podOf("u", "cpu=100m cpu<200m memory<1Mi", "cpu=100m memory<2Mi"), Config{}, values{204, unlimited, 100_000, 3 << 20, unlimited, none, &keep{}, 0}},
+		{"one container without a memory limit", podOf("u", "cpu=100m cpu<200m memory<1Mi", "cpu<100m"), Config{}, values{102, 30_000, 100_000, unlimited, unlimited, none, &keep{}, 0}},
 		{"limits of the pod as a whole", func() *v1.Pod {
 			p := podOf("u", "cpu=1")
 			p.Spec.Resources = new(sizes("cpu=2 cpu<3 memory<1Mi"))
 			return p
-		}(), Config{}, values{2048, 300_000, 100_000, 1 << 20, unlimited, none, &keep{}}},
-		{"best effort", podOf("u", ""), Config{}, values{2, unlimited, 100_000, unlimited, unlimited, none, &keep{}}},
+		}(), Config{}, values{2048, 300_000, 100_000, 1 << 20, unlimited, none, &keep{}, 0}},
+		{"slowed down as a whole", level("memory=1Mi", "memory=2Mi memory<4Mi"), Config{Throttle: 0.5}, values{2, unlimited, 100_000, 4 << 20, unlimited, none, &keep{}, 3 << 20}},
+		{"what a sandbox takes counts", func() *v1.Pod {
+			p := level("memory=1Mi", "memory=2Mi memory<4Mi")
+			p.Spec.Overhead = sizes("memory=1Mi").Requests
+			return p
+		}(), Config{Throttle: 0.5}, values{2, unlimited, 100_000, 5 << 20, unlimited, none, &keep{}, 4 << 20}},
+		{"or by the limits of all containers", level("memory=1Mi memory<3Mi", "cpu<1"), Config{Throttle: 0.5}, values{2, 100_000, 100_000, 3 << 20, unlimited, none, &keep{}, 2 << 20}},
+		{"one container without a limit, and the pod has none", level("memory=1Mi", "cpu<1"), Config{Throttle: 0.5}, values{2, 100_000, 100_000, unlimited, unlimited, none, &keep{}, 0}},
+		{"a pod that asks for its limit is not slowed down", level("", "memory=4Mi memory<4Mi"), Config{Throttle: 0.5}, values{2, unlimited, 100_000, 4 << 20, unlimited, none, &keep{}, unlimited}},
+		{"nor one of containers alone", podOf("u", "memory=1Mi memory<3Mi"), Config{Throttle: 0.5}, values{2, unlimited, 100_000, 3 << 20, unlimited, none, &keep{}, 0}},
+		{"best effort", podOf("u", ""), Config{}, values{2, unlimited, 100_000, unlimited, unlimited, none, &keep{}, 0}},
 		{"the class that was told counts", func() *v1.Pod {
 			p := podOf("u", guaranteed)
 			p.Status.QOSClass = v1.PodQOSBestEffort
 			return p
-		}(), Config{}, values{2, unlimited, 100_000, unlimited, unlimited, none, &keep{}}},
-		{"processes", podOf("u", ""), Config{PodPids: 100}, values{2, unlimited, 100_000, unlimited, 100, none, &keep{}}},
-		{"no quota", podOf("u", guaranteed), Config{NoQuota: true}, values{1024, unlimited, 100_000, 1 << 20, unlimited, none, &keep{}}},
-		{"memory kept", podOf("u", guaranteed), Config{Reserve: true}, values{1024, 100_000, 100_000, 1 << 20, unlimited, none, &keep{min: 1 << 20}}},
-		{"memory kept if nothing else helps", podOf("u", "memory=3Mi", "memory=1Mi"), Config{Reserve: true}, values{2, unlimited, 100_000, unlimited, unlimited, none, &keep{low: 4 << 20}}},
-		{"another period", podOf("u", guaranteed), Config{Period: 10 * time.Millisecond}, values{1024, 10_000, 10_000, 1 << 20, unlimited, none, &keep{}}},
-		{"the least there is", podOf("u", "cpu=1m cpu<1m memory<1Mi"), Config{}, values{2, 1000, 100_000, 1 << 20, unlimited, none, &keep{}}},
-		{"huge pages", podOf("u", "hugepages-2Mi=4Mi hugepages-1Gi=1Gi hugepages-64Ki=64Ki"), Config{}, values{2, unlimited, 100_000, unlimited, unlimited, map[string]int64{"2MB": 4 << 20, "1GB": 1 << 30, "64KB": 64 << 10}, &keep{}}},
+		}(), Config{}, values{2, unlimited, 100_000, unlimited, unlimited, none, &keep{}, 0}},
+		{"processes", podOf("u", ""), Config{PodPids: 100}, values{2, unlimited, 100_000, unlimited, 100, none, &keep{}, 0}},
+		{"no quota", podOf("u", guaranteed), Config{NoQuota: true}, values{1024, unlimited, 100_000, 1 << 20, unlimited, none, &keep{}, 0}},
+		{"memory kept", podOf("u", guaranteed), Config{Reserve: true}, values{1024, 100_000, 100_000, 1 << 20, unlimited, none, &keep{min: 1 << 20}, 0}},
+		{"memory kept if nothing else helps", podOf("u", "memory=3Mi", "memory=1Mi"), Config{Reserve: true}, values{2, unlimited, 100_000, unlimited, unlimited, none, &keep{low: 4 << 20}, 0}},
+		{"another period", podOf("u", guaranteed), Config{Period: 10 * time.Millisecond}, values{1024, 10_000, 10_000, 1 << 20, unlimited, none, &keep{}, 0}},
+		{"the least there is", podOf("u", "cpu=1m cpu<1m memory<1Mi"), Config{}, values{2, 1000, 100_000, 1 << 20, unlimited, none, &keep{}, 0}},
+		{"huge pages", podOf("u", "hugepages-2Mi=4Mi hugepages-1Gi=1Gi hugepages-64Ki=64Ki"), Config{}, values{2, unlimited, 100_000, unlimited, unlimited, map[string]int64{"2MB": 4 << 20, "1GB": 1 << 30, "64KB": 64 << 10}, &keep{}, 0}},
 	} {
 		tree, err := New(tt.cfg)
 		if err != nil {

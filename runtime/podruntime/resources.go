@@ -1,6 +1,7 @@
 package podruntime
 
 import (
+	"cmp"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
@@ -159,27 +160,17 @@ func (s sizing) quality(out *runtime.Resources, pod *v1.Pod, c *v1.Container) {
 	default:
 		unified(out, "memory.low", request)
 	}
-	if high := s.high(pod, request, limit); high > request {
+	if high := s.high(pod, request, limit); high > 0 {
 		unified(out, "memory.high", high)
 	}
 }
 
-// pageSize is what the kernel counts memory in, whatever the machine's.
-const pageSize = 4096
-
-// high is from how much memory on a container is slowed down; 0: it is not.
+// high is from how much memory on a container is slowed down; 0: it is not, or its pod is.
 func (s sizing) high(pod *v1.Pod, request, limit int64) int64 {
-	ofPod := limit == 0 && podspec.HasPodLevel(pod.Spec.Resources) && !pod.Spec.Resources.Limits.Memory().IsZero()
-	if s.Throttle == 0 || ofPod || request == limit && request != 0 {
+	if limit == 0 && podspec.HasPodLevel(pod.Spec.Resources) && !pod.Spec.Resources.Limits.Memory().IsZero() {
 		return 0
 	}
-	if limit == 0 {
-		limit = s.allocatable
-	}
-	if limit == 0 {
-		return 0
-	}
-	return int64((float64(request)+float64(limit-request)*s.Throttle)/pageSize) * pageSize
+	return podspec.Throttle(request, cmp.Or(limit, s.allocatable), s.Throttle)
 }
 
 func unified(out *runtime.Resources, name string, value int64) {
