@@ -27,6 +27,23 @@ func Limits(pod *v1.Pod) v1.ResourceList {
 	return sum
 }
 
+// Limited says that a pod as a whole is limited: it says so, or each of its containers does.
+func Limited(pod *v1.Pod, r v1.ResourceName) bool {
+	if pod.Spec.Resources != nil {
+		if q := pod.Spec.Resources.Limits[r]; !q.IsZero() {
+			return true
+		}
+	}
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if q := list[i].Resources.Limits[r]; q.IsZero() {
+				return false
+			}
+		}
+	}
+	return len(pod.Spec.Containers) > 0
+}
+
 func aggregate(pod *v1.Pod, of func(*v1.Container) v1.ResourceList) v1.ResourceList {
 	sum, sidecars, initPeak := v1.ResourceList{}, v1.ResourceList{}, v1.ResourceList{}
 	for i := range pod.Spec.Containers {

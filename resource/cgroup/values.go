@@ -80,10 +80,10 @@ func (c *Config) podValues(pod *v1.Pod) values {
 		return v
 	}
 	v.shares = shares(requests.Cpu())
-	if !c.NoQuota && limited(pod, v1.ResourceCPU) {
+	if !c.NoQuota && podspec.Limited(pod, v1.ResourceCPU) {
 		v.quota = quota(limits.Cpu(), v.period)
 	}
-	if limited(pod, v1.ResourceMemory) {
+	if podspec.Limited(pod, v1.ResourceMemory) {
 		v.memory = limits.Memory().Value()
 		v.high = c.high(pod, requests.Memory().Value(), v.memory)
 	}
@@ -96,22 +96,6 @@ func (c *Config) high(pod *v1.Pod, request, limit int64) int64 {
 		return 0
 	}
 	return cmp.Or(podspec.Throttle(request, limit, c.Throttle), unlimited)
-}
-
-func limited(pod *v1.Pod, r v1.ResourceName) bool {
-	if pod.Spec.Resources != nil {
-		if q := pod.Spec.Resources.Limits[r]; !q.IsZero() {
-			return true
-		}
-	}
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if q := list[i].Resources.Limits[r]; q.IsZero() {
-				return false
-			}
-		}
-	}
-	return len(pod.Spec.Containers) > 0
 }
 
 // hugepages are the limits by size as the kernel names them, such as 2MB.

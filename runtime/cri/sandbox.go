@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeletkit/kubeletkit/runtime"
@@ -29,6 +32,9 @@ func (e *Engine) RunSandbox(ctx context.Context, c *runtime.SandboxConfig) (stri
 func (e *Engine) UpdateSandbox(ctx context.Context, id string, r, overhead runtime.Resources) error {
 	q := &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: id, Resources: resources(r), Overhead: always(overhead)}
 	_, err := invoke(ctx, e, call{op: "update_podsandbox_resources", what: "update sandbox " + id}, e.runtime.UpdatePodSandboxResources, q)
+	if status.Code(err) == codes.Unknown && strings.Contains(err.Error(), "not implemented") { // containerd 2.2 says it without the code
+		return fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
+	}
 	return err
 }
 

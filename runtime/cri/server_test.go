@@ -209,6 +209,14 @@ func TestErrorsSayWhatTheyMean(t *testing.T) {
 			t.Errorf("error %q of code %v", err, s.Code())
 		}
 	})
+	t.Run("a sandbox cannot be given other sizes, says containerd 2.2 without a code", func(t *testing.T) {
+		for says, unsupported := range map[string]bool{"not implemented yet": true, "no space left": false} {
+			fake.Inject("UpdateSandbox", runtimetest.Fail(errors.New(says)))
+			if err := e.UpdateSandbox(t.Context(), "s", runtime.Resources{}, runtime.Resources{}); err == nil || errors.Is(err, errors.ErrUnsupported) != unsupported {
+				t.Errorf("%s: %v", says, err)
+			}
+		}
+	})
 	for name, row := range map[string]struct { // kubernetes/kubernetes#106682 and #89862
 		says  string
 		means error

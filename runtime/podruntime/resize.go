@@ -14,6 +14,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/kubeletkit/kubeletkit/internal/podsizes"
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/plan"
@@ -246,8 +247,8 @@ func (s *step) fits(ctx context.Context, updates []plan.Action) error {
 		}
 	}
 	has, _ := s.applied.Get(s.pod.UID)
-	ofPod := s.sizing().sandbox(s.pod).Memory
-	podLower := lower(ofPod, s.sizing().sandbox(has.Over(s.pod)).Memory)
+	ofPod := s.limitOf(s.pod)
+	podLower := lower(ofPod, s.limitOf(has.Over(s.pod)))
 	if len(limits) == 0 && !podLower || s.cfg.Stats == nil {
 		return nil
 	}
@@ -262,6 +263,14 @@ func (s *step) fits(ctx context.Context, updates []plan.Action) error {
 		return fmt.Errorf("cannot decrease memory limits: %w", utilerrors.NewAggregate(errs))
 	}
 	return nil
+}
+
+// limitOf is how much memory a pod may use as a whole. 0: any.
+func (s *step) limitOf(pod *v1.Pod) int64 {
+	if !podspec.Limited(pod, v1.ResourceMemory) {
+		return 0
+	}
+	return s.sizing().sandbox(pod).Memory
 }
 
 // lower says that a limit is below an older one. 0: none.

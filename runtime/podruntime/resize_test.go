@@ -218,6 +218,17 @@ func TestMemoryLimitBelowUse(t *testing.T) {
 	}
 }
 
+// What a container without a limit uses is not held against those of others: the pod as a whole has none.
+func TestAMemoryLimitBesideAContainerWithoutOne(t *testing.T) {
+	n := newNode(t, func(c *Config) { c.Stats = used{c.Engine.(*runtimetest.Engine), 9 << 20, nil} })
+	p := sized(pod("sleep 9999", "sleep 9999"), 0, "memory<20Mi")
+	n.sync(p)
+	p = sized(p, 0, "memory<10Mi")
+	if result, err := n.Sync(t.Context(), p, runtime.SyncInput{Seen: n.look(p)}); err != nil || result.Resize != nil || plan.Resizing(p, n.look(p)) {
+		t.Errorf("%v, %v", result.Resize, err)
+	}
+}
+
 func TestMixed(t *testing.T) {
 	list := func(i int, words string) v1.ResourceRequirements {
 		return sized(pod("x"), 0, words).Spec.Containers[i].Resources
