@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
@@ -156,32 +157,11 @@ func pagesOf(pod *v1.Pod, medium v1.StorageMedium) (string, error) {
 
 // memoryLimit is what the pod's cgroup is limited to, 0 when it has no limit: one container without leaves the pod without.
 func memoryLimit(pod *v1.Pod) int64 {
-	overhead := pod.Spec.Overhead.Memory().Value()
-	if r := pod.Spec.Resources; r != nil && !r.Limits.Memory().IsZero() {
-		return r.Limits.Memory().Value() + overhead
+	if !podspec.Limited(pod, v1.ResourceMemory) {
+		return 0
 	}
-	var sum, sidecars, peak int64
-	for _, c := range pod.Spec.Containers {
-		if c.Resources.Limits.Memory().IsZero() {
-			return 0
-		}
-		sum += c.Resources.Limits.Memory().Value()
-	}
-	for _, c := range pod.Spec.InitContainers {
-		limit := c.Resources.Limits.Memory().Value()
-		if limit == 0 {
-			return 0
-		}
-		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
-			sidecars += limit
-			limit = 0
-		}
-		peak = max(peak, sidecars+limit)
-	}
-	if sum = max(sum+sidecars, peak); sum > 0 {
-		sum += overhead
-	}
-	return sum
+	limits := podspec.Limits(pod)
+	return limits.Memory().Value()
 }
 
 // nodeMemory is what all pods together can have, 0 when it is not known.

@@ -3,6 +3,7 @@ package podruntime
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -80,6 +81,8 @@ func imageUser(s *runtime.Security, img runtime.Image, nonRoot *bool) error {
 		return fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root", s.Username)
 	case *s.UID == 0:
 		return errors.New("container has runAsNonRoot and image will run as root")
+	case *s.UID < 0 || *s.UID > math.MaxInt32: // who cuts such a number down may get root
+		return fmt.Errorf("container has runAsNonRoot and image has an invalid user id (%d). (Must be 1-(%d)); set runAsUser", *s.UID, math.MaxInt32)
 	}
 	return nil
 }

@@ -38,6 +38,9 @@ func TestWhoAContainerRunsAs(t *testing.T) {
 		{"not root by the pod, but the container may", secured(&psc{RunAsNonRoot: new(true)}, &sc{RunAsNonRoot: new(false)}), root, 0, "", ""},
 		{"not root, but the image is", secured(&psc{RunAsNonRoot: new(true)}, nil), root, 0, "", "container has runAsNonRoot and image will run as root"},
 		{"not root, but the image says nothing", secured(nil, &sc{RunAsNonRoot: new(true)}), runtime.Image{}, 0, "", "container has runAsNonRoot and image will run as root"},
+		{"not root, but a number that may be cut down to it", secured(nil, &sc{RunAsNonRoot: new(true)}), runtime.Image{UID: new(int64(1 << 32))}, 0, "", "image has an invalid user id (4294967296)"},
+		{"not root, but a number that is none", secured(nil, &sc{RunAsNonRoot: new(true)}), runtime.Image{UID: new(int64(-1000))}, 0, "", "image has an invalid user id (-1000)"},
+		{"not root, and the last user there is", secured(nil, &sc{RunAsNonRoot: new(true)}), runtime.Image{UID: new(int64(1<<31 - 1))}, 1<<31 - 1, "", ""},
 		{"not root, but a name", secured(nil, &sc{RunAsNonRoot: new(true)}), name, 0, "", "image has non-numeric user (www), cannot verify user is non-root"},
 		{"not root, but 0 is asked for", secured(&psc{RunAsNonRoot: new(true), RunAsUser: new(int64(0))}, nil), number, 0, "", "container's runAsUser breaks non-root policy"},
 	} {

@@ -116,6 +116,11 @@ func decode(b []byte) ([]Provider, error) {
 	if d.Kind != "CredentialProviderConfig" || !slices.Contains(versions, d.APIVersion) {
 		return nil, fmt.Errorf("kind %q, apiVersion %q: want CredentialProviderConfig and one of %s", d.Kind, d.APIVersion, strings.Join(versions, ", "))
 	}
+	for i, p := range d.Providers {
+		if p.TokenAttributes != nil && d.APIVersion != versions[0] {
+			return nil, fmt.Errorf("providers[%d] (%s): tokenAttributes need a configuration of apiVersion %s, this one is of %s", i, p.Name, versions[0], d.APIVersion)
+		}
+	}
 	return d.Providers, nil
 }
 

@@ -36,6 +36,7 @@ func TestReadProviders(t *testing.T) {
 		{rule: "JSON", text: `{"apiVersion":"kubelet.config.k8s.io/v1","kind":"CredentialProviderConfig","providers":[{"name":"j","matchImages":["a.io"],"defaultCacheDuration":"0s","apiVersion":"credentialprovider.kubelet.k8s.io/v1beta1"}]}`, names: []string{"j"}},
 		{rule: "an older version", text: strings.Replace(head, "/v1\n", "/v1alpha1\n", 1) + provider("one"), names: []string{"one"}},
 		{rule: "tokens", text: head + provider("one", tokens+"true, cacheType: Token, requiredServiceAccountAnnotationKeys: [x.io/role]}"), names: []string{"one"}},
+		{rule: "tokens in an older configuration, which does not know them", text: strings.Replace(head, "/v1\n", "/v1beta1\n", 1) + provider("one", tokens+"true, cacheType: Token}"), err: "tokenAttributes need a configuration of apiVersion kubelet.config.k8s.io/v1, this"},
 		{rule: "all fields", text: head + provider("one", "  args: [-v]", "  env: [{name: A, value: b}]"), names: []string{"one"}},
 		{rule: "another kind", text: strings.Replace(head, "CredentialProviderConfig", "Pod", 1) + provider("one"), err: `kind "Pod"`},
 		{rule: "another version", text: strings.Replace(head, "/v1\n", "/v9\n", 1) + provider("one"), err: `apiVersion "kubelet.config.k8s.io/v9"`},
