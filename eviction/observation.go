@@ -13,7 +13,8 @@ type Source interface {
 }
 
 // Observation is all that a pass looks at. A signal that is missing is not known: thresholds for it are not met. So is a pod,
-// which then goes before all others, since nobody can say that it is not the one.
+// which then goes before all others, since nobody can say that it is not the one; of one of which nothing runs, such as while its
+// image is pulled, it should be said that it uses nothing.
 type Observation struct {
 	Levels map[Signal]Level
 	Usage  map[types.UID]Usage

@@ -13,7 +13,8 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
-// pods are the figures of all pods of which a container runs, without those containers that a glance need not look at.
+// pods are the figures of all pods of which a container runs, or of all there are, without those containers that a glance need
+// not look at.
 func (c *Collector) pods(ctx context.Context, g *groups, now time.Time, disk DiskUsage, node *stats.FsStats, d detail) ([]stats.PodStats, error) {
 	out := []stats.PodStats{}
 	if c.cfg.Pods == nil {
@@ -58,7 +59,8 @@ func (c *Collector) pods(ctx context.Context, g *groups, now time.Time, disk Dis
 		case len(p.Containers) > 0:
 			p.CPU, p.Memory, p.Swap = sum(metav1.NewTime(now), p.Containers)
 			c.cgroupOf(g, now, pod, &p, d)
-		case ask || !runs:
+		case d.all && d.groups && c.groupAlone(g, now, pod, &p): // it says of those that begin just now, too
+		case ask && runs, !d.all && !runs:
 			continue
 		}
 		if r, ok := c.room(pod.UID); ok {
@@ -72,35 +74,45 @@ func (c *Collector) pods(ctx context.Context, g *groups, now time.Time, disk Dis
 	return out, nil
 }
 
-// unasked are the figures of all pods of which a container runs, without a word of the engine.
+// unasked are the figures of all pods without a word of the engine.
 func (c *Collector) unasked(g *groups, now time.Time, node *stats.FsStats) []stats.PodStats {
 	out := []stats.PodStats{}
 	if c.cfg.Pods == nil {
 		return out
 	}
 	for _, pod := range c.cfg.Pods() {
-		if !slices.ContainsFunc(containers(&pod.Status), func(s v1.ContainerStatus) bool { return s.State.Running != nil }) {
-			continue
-		}
 		p := stats.PodStats{
 			PodRef:     stats.PodReference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)},
 			Containers: []stats.ContainerStats{},
 		}
-		if c.cfg.Cgroup != nil {
-			path := c.cfg.Cgroup(pod)
-			if u, err := g.memory(path); err == nil && holds(g, path, pod) {
-				p.Memory = limitedMemory(metav1.NewTime(now), u, 0)
-			}
-			if n, ok := g.threads(path); ok && p.Memory != nil {
-				p.ProcessStats = &stats.ProcessStats{ProcessCount: bytes(n)}
-			}
-		}
+		c.groupAlone(g, now, pod, &p)
 		if r, ok := c.room(pod.UID); ok {
 			r.fill(&p, node)
 		}
 		out = append(out, p)
 	}
 	return out
+}
+
+// groupAlone takes memory and threads from a pod's cgroup, where that is all that is known of it; false where it has none, or
+// its containers lie elsewhere.
+func (c *Collector) groupAlone(g *groups, now time.Time, pod *v1.Pod, p *stats.PodStats) bool {
+	if c.cfg.Cgroup == nil {
+		return false
+	}
+	path := c.cfg.Cgroup(pod)
+	if path == "" {
+		return false
+	}
+	u, err := g.memory(path)
+	if err != nil || !holds(g, path, pod) {
+		return false
+	}
+	p.Memory = limitedMemory(metav1.NewTime(now), u, 0)
+	if n, ok := g.threads(path); ok {
+		p.ProcessStats = &stats.ProcessStats{ProcessCount: bytes(n)}
+	}
+	return true
 }
 
 // mustAsk says whether a glance has to ask the engine about containers.
@@ -117,7 +129,7 @@ func limited(p *v1.Pod) bool {
 }
 
 // cgroupOf takes from a pod's cgroup what that knows better than its containers: memory of volumes and of those that are gone,
-// and threads. Where the cgroup says less, containers may lie elsewhere: whoever started them gave the pod none.
+// CPU time, and threads. Where the cgroup says less, containers may lie elsewhere: whoever started them gave the pod none.
 func (c *Collector) cgroupOf(g *groups, now time.Time, pod *v1.Pod, p *stats.PodStats, d detail) {
 	if c.cfg.Cgroup == nil || !d.groups {
 		return
@@ -127,6 +139,7 @@ func (c *Collector) cgroupOf(g *groups, now time.Time, pod *v1.Pod, p *stats.Pod
 		return
 	}
 	at := metav1.NewTime(now)
+	c.timeOf(g, now, path, pod, p, d)
 	u, err := g.memory(path)
 	less := p.Memory.WorkingSetBytes != nil && uint64(u.workingSet) < *p.Memory.WorkingSetBytes
 	if err != nil || less && !holds(g, path, pod) {
@@ -138,6 +151,19 @@ func (c *Collector) cgroupOf(g *groups, now time.Time, pod *v1.Pod, p *stats.Pod
 	}
 	if d.rest {
 		restOf(g, at, path, pod, p)
+	}
+}
+
+// timeOf takes the CPU time of a pod from its cgroup. That of its containers together falls whenever one of them begins anew,
+// and who makes rates of it takes all of them to have begun anew. A cgroup that says less is not where they lie.
+func (c *Collector) timeOf(g *groups, now time.Time, path string, pod *v1.Pod, p *stats.PodStats, d detail) {
+	nanos, ok := g.cpu(path)
+	if !ok || uint64(nanos) < *p.CPU.UsageCoreNanoSeconds {
+		return
+	}
+	p.CPU.UsageCoreNanoSeconds = bytes(nanos)
+	if rate := c.rates.of("pod "+string(pod.UID), now, now, nanos, d.fresh); rate != nil {
+		p.CPU.UsageNanoCores = rate
 	}
 }
 

@@ -161,15 +161,22 @@ func (c *Collector) Summary(ctx context.Context, fresh bool) (*stats.Summary, er
 // engine says of containers only while one of them may use so much of the disk and no more, else once a minute, so that rates
 // of CPU use are never of long ago. An engine has to ask the process of every container, and what cgroups say takes more to
 // read than all the rest. When the engine does not answer it says what can be known without: a node that runs out of memory
-// is guarded when its engine hangs for lack of it, too.
+// is guarded when its engine hangs for lack of it, too. Like Closely it has all pods.
 func (c *Collector) Glance(ctx context.Context, _ bool) (*stats.Summary, error) {
-	return c.shared(ctx, "glance", detail{fresh: true, glance: true})
+	return c.shared(ctx, "glance", detail{fresh: true, glance: true, all: true})
+}
+
+// Closely is a fresh Summary for who chooses among pods. It has those, too, of which no container runs, such as one that waits for
+// its image or after a crash: they use what their volumes and logs take, which is not the same as that nothing is known of them.
+func (c *Collector) Closely(ctx context.Context, _ bool) (*stats.Summary, error) {
+	return c.shared(ctx, "closely", detail{fresh: true, groups: true, all: true})
 }
 
 // detail is how closely to look.
 type detail struct {
 	fresh  bool // rates of CPU use move on
 	glance bool // at containers only where it has to be
+	all    bool // at pods of which no container runs, too
 	groups bool // at cgroups of pods: memory and threads
 	rest   bool // there also at limits, pressure, network, which nothing depends on
 }

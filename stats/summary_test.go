@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -169,7 +172,7 @@ func TestAGlanceAsksTheEngineAboutContainersOnlyWhereItHasTo(t *testing.T) {
 		glance := func(want int) stats.PodStats {
 			t.Helper()
 			s, err := c.Glance(t.Context(), true)
-			if err != nil || len(s.Pods) != 1 {
+			if err != nil || len(s.Pods) != 3 {
 				t.Fatalf("pods of a glance: %+v, %v", s, err)
 			}
 			if e.looks != want {
@@ -195,6 +198,84 @@ func TestAGlanceAsksTheEngineAboutContainersOnlyWhereItHasTo(t *testing.T) {
 	})
 }
 
+// Who guards the node ends first what nobody knows anything of. That a pod waits for its image, or after a crash, is known.
+func TestPodsOfWhichNothingRunsAreKnownToWhoChooses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &engine{usage: usage(time.Now())}
+		c := collector(t, "v2", e)
+		names := func(look func(context.Context, bool) (*stats.Summary, error)) (out []string) {
+			s, err := look(t.Context(), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range s.Pods {
+				name := p.PodRef.Name
+				if p.Memory != nil {
+					name += "/" + strconv.FormatUint(*p.Memory.WorkingSetBytes, 10)
+				}
+				out = append(out, name)
+			}
+			return out
+		}
+		expect := func(rule string, got []string, want ...string) {
+			t.Helper()
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %v, want %v", rule, got, want)
+			}
+		}
+		expect("whoever asks sees those that run", names(c.Summary), "web/150")
+		expect("a calm look has all", names(c.Glance), "web", "job", "new")
+		expect("a close one, too, with the memory of their volumes", names(c.Closely), "web/150", "job/150", "new/150")
+		e.usage = nil
+		expect("one whose containers the engine does not show, and whose cgroup does not have them, is not known", names(c.Closely), "job/150", "new/150")
+		c.cfg.Cgroup = nil
+		expect("without cgroups they are known to use none", names(c.Closely), "job", "new")
+	})
+}
+
+// kubernetes-sigs/metrics-server#745, kubernetes-retired/heapster#1126: when one of several containers began anew, the sum of
+// their CPU times fell, and who made rates of it saw all that the others had ever used.
+func TestCPUTimeOfAPodDoesNotFallWhenAContainerBeginsAnew(t *testing.T) {
+	for version, file := range map[string]string{"v1": "cpuacct/kubepods/podu/cpuacct.usage", "v2": "kubepods/podu/cpu.stat"} {
+		synctest.Test(t, func(t *testing.T) {
+			dir := t.TempDir()
+			name := filepath.Join(dir, "sys/fs/cgroup", file)
+			if err := errors.Join(os.CopyFS(dir, os.DirFS("testdata/"+version)), os.MkdirAll(filepath.Dir(name), 0o755)); err != nil {
+				t.Fatal(err)
+			}
+			e := &engine{}
+			c := collector(t, version, e)
+			c.cfg.Root = os.DirFS(dir)
+			look := func(app, proxy, group int64) *stats.CPUStats {
+				t.Helper()
+				e.usage = []runtime.Usage{{Container: "c1", At: time.Now(), CPUNanos: app * 1e9}, {Container: "c2", At: time.Now(), CPUNanos: proxy * 1e9}}
+				text := fmt.Sprintf("%d\n", group*1e9)
+				if version == "v2" {
+					text = fmt.Sprintf("usage_usec %d\n", group*1e6)
+				}
+				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				s, err := c.Summary(t.Context(), true)
+				if err != nil || len(s.Pods) != 1 {
+					t.Fatal(s, err)
+				}
+				return s.Pods[0].CPU
+			}
+			if cpu := look(1000, 500, 1600); *cpu.UsageCoreNanoSeconds != 1600e9 {
+				t.Errorf("%s: with what ended before it is %d", version, *cpu.UsageCoreNanoSeconds)
+			}
+			time.Sleep(10 * time.Second)
+			if cpu := look(1004, 1, 1605); *cpu.UsageCoreNanoSeconds != 1605e9 || *cpu.UsageNanoCores != 5e8 {
+				t.Errorf("%s: after one began anew it is %d, a rate of %d", version, *cpu.UsageCoreNanoSeconds, *cpu.UsageNanoCores)
+			}
+			if cpu := look(1004, 2, 0); *cpu.UsageCoreNanoSeconds != 1006e9 {
+				t.Errorf("%s: of containers that lie elsewhere it is %d", version, *cpu.UsageCoreNanoSeconds)
+			}
+		})
+	}
+}
+
 // k3s-io/k3s#2370: a node without memory, whose runtime hung for lack of it, looked at nothing any more.
 func TestAGlanceDoesWithoutAnEngineThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -215,7 +296,7 @@ func TestAGlanceDoesWithoutAnEngineThatHangs(t *testing.T) {
 		if err != nil || time.Since(begin) > 5*time.Second {
 			t.Fatalf("%v after %v", err, time.Since(begin))
 		}
-		if len(s.Pods) != 1 || s.Node.Memory == nil || s.Node.Fs == nil {
+		if len(s.Pods) != 3 || s.Node.Memory == nil || s.Node.Fs == nil {
 			t.Fatalf("%+v", s)
 		}
 		if p := s.Pods[0]; *p.Memory.WorkingSetBytes != 150 || *p.ProcessStats.ProcessCount != 17 || len(p.Containers) > 0 {

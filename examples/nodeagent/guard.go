@@ -67,7 +67,7 @@ func newGuards(b *build, o *options, g guarded, obs func(string) observe.To, log
 		log.Warn("memory that runs short is found out every ten seconds only", "err", err)
 	}
 	evictor := one(b, eviction.New, eviction.Config{
-		Source: eviction.FromSummary(g.figures.Glance), Closer: eviction.FromSummary(g.figures.Summary), Pods: g.roster, Thresholds: one(b, thresholds, thresholdsConfig{o, g.grouped.all != "" && g.grouped.enforced}), Node: o.nodeName,
+		Source: eviction.FromSummary(g.figures.Glance), Closer: eviction.FromSummary(g.figures.Closely), Pods: g.roster, Thresholds: one(b, thresholds, thresholdsConfig{o, g.grouped.all != "" && g.grouped.enforced}), Node: o.nodeName,
 		Dead: g.dead, Images: images, Notifier: notifier, Kill: g.grouped.kill(), Layout: g.layout, Changed: g.changed,
 		Transition:    max(k.EvictionPressureTransitionPeriod.Duration, 1), // zero is none
 		MaxGrace:      time.Duration(k.EvictionMaxPodGracePeriod) * time.Second,
