@@ -64,11 +64,10 @@ func (o *Objects) RequestCertificate(ctx context.Context, pod *v1.Pod, source *v
 	if err != nil {
 		return "", fmt.Errorf("make a certificate request: %w", err)
 	}
-	yes := true
 	ask := &certv1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, GenerateName: "req-",
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: &yes}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
 		},
 		Spec: certv1.PodCertificateRequestSpec{
 			SignerName: source.SignerName, PodName: pod.Name, PodUID: pod.UID,

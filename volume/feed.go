@@ -46,7 +46,8 @@ type answer struct {
 	failures int
 	stop     func() // ends following; nil: not followed
 
-	issuing issuing // of a certificate
+	issuing  issuing // of a certificate
+	validity validity
 }
 
 func (a *answer) open() bool { return a.value == nil && a.err == nil }
@@ -60,6 +61,8 @@ func (a *answer) take(n need, value any, expires time.Time, err error, now time.
 		a.value, a.err, a.failures = value, nil, 0
 		switch n.kind {
 		case kindCertificate:
+			c, _ := value.(*credential)
+			a.validity = validity{renew: expires, ends: c.ends}
 			if soonest := now.Add(leastLife); expires.Before(soonest) { // a clock is wrong
 				expires = soonest
 			}

@@ -39,7 +39,32 @@ type issuing struct {
 }
 
 // credential is a key and its certificates, in PEM form.
-type credential struct{ key, chain string }
+type credential struct {
+	key, chain string
+	ends       time.Time // of the first of them; zero: it cannot be read
+}
+
+// validity is how long a certificate is good, and what people were told of one that nobody renews.
+type validity struct {
+	renew, ends      time.Time
+	overdue, expired bool
+}
+
+// late is what people are to be told, once each, of a certificate for which there is no other yet. The reasons, and what comes
+// first in the text, are the kubelet's.
+func (v *validity) late(n need, why error, now time.Time) (reason, text string) {
+	switch {
+	case v.renew.IsZero():
+		return "", ""
+	case !v.overdue && now.After(v.renew.Add(requestFor)):
+		v.overdue, reason, text = true, "CertificateOverdueForRefresh", "PodCertificate refresh overdue"
+	case !v.expired && !v.ends.IsZero() && now.After(v.ends):
+		v.expired, reason, text = true, "CertificateExpired", "PodCertificate expired"
+	default:
+		return "", ""
+	}
+	return reason, fmt.Sprintf("%s: %v of volume %q: %v", text, n, n.name, why)
+}
 
 const (
 	requestFor = 10 * time.Minute         // how long a request may stay undecided
@@ -132,6 +157,9 @@ func newCredential(key crypto.Signer, chain string) (*credential, error) {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
 			break
+		}
+		if leaf, err := x509.ParseCertificate(block.Bytes); err == nil && c.ends.IsZero() {
+			c.ends = leaf.NotAfter
 		}
 		if err := pem.Encode(&text, &pem.Block{Type: block.Type, Bytes: block.Bytes}); err != nil {
 			return nil, err

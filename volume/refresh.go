@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/kubeletkit/kubeletkit/observe"
 )
 
 // How much is done at a time: pods, and questions of one pod.
@@ -99,7 +101,12 @@ func (m *Manager) refresh(ctx context.Context, f *feed) {
 func (m *Manager) store(f *feed, n need, value any, expires time.Time, err error) {
 	m.mu.Lock()
 	a := f.answers[n]
-	fresh := a.take(n, value, expires, err, time.Now())
+	now := time.Now()
+	fresh := a.take(n, value, expires, err, now)
+	late := observe.Event{About: observe.Pod(f.pod.Namespace, f.pod.Name, string(f.pod.UID)), Warning: true}
+	if err != nil {
+		late.Reason, late.Message = a.validity.late(n, err, now)
+	}
 	f.changed = f.changed || fresh
 	if fresh && err != nil && a.value != nil { // without a value it is the volume's error
 		m.log.Warn("the last known is used on, and asked for again", "pod", f.pod.Name, "namespace", f.pod.Namespace, "uid", f.pod.UID, "err", err)
@@ -111,6 +118,9 @@ func (m *Manager) store(f *feed, n need, value any, expires time.Time, err error
 		stop, a.stop = a.stop, nil
 	}
 	m.mu.Unlock()
+	if late.Reason != "" {
+		m.cfg.Observe.Event(late)
+	}
 	if stop != nil {
 		stop()
 	}

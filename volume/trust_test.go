@@ -5,10 +5,13 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"math/big"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -116,6 +119,21 @@ type signer struct {
 	after  int // answers in progress before one is issued
 	refuse bool
 	life   time.Duration
+	ends   time.Duration // of the certificate; 0: it is none that anybody could read
+}
+
+// leaf is the first certificate of a chain.
+func (s *signer) leaf() string {
+	if s.ends == 0 {
+		return block("leaf")
+	}
+	key := s.keys[len(s.keys)-1]
+	about := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(s.ends)}
+	der, err := x509.CreateCertificate(rand.Reader, about, about, key.Public(), key)
+	if err != nil {
+		return err.Error()
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
 func (s *signer) RequestCertificate(_ context.Context, _ *v1.Pod, _ *v1.PodCertificateProjection, key crypto.Signer) (string, error) {
@@ -135,7 +153,7 @@ func (s *signer) IssuedCertificate(context.Context, string, string) (string, tim
 	case s.asked <= s.after:
 		return "", time.Time{}, runtime.ErrInProgress
 	}
-	return "from the signer\n" + block("leaf") + block("ca"), time.Now().Add(s.life), nil
+	return "from the signer\n" + s.leaf() + block("ca"), time.Now().Add(s.life), nil
 }
 
 func (s *signer) requests() int {
@@ -204,6 +222,42 @@ func TestAPodWaitsForItsCertificateAndGetsTheNextInTime(t *testing.T) {
 		time.Sleep(time.Hour + 6*time.Minute)
 		if n := s.requests(); n != 2 || read(t, dir+"/key.pem") == first {
 			t.Errorf("%d requests; another key: %v", n, read(t, dir+"/key.pem") != first)
+		}
+	})
+}
+
+func TestACertificateThatNobodyRenewsIsToldOf(t *testing.T) {
+	s := &signer{life: time.Hour, ends: 2 * time.Hour}
+	decide := func(after int) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.after = after
+	}
+	s.bubble(t, func(r *rig) {
+		t := r.t
+		r.in(t, podWith("u1", projected("id", certificateOf("ED25519"))), "id")
+		decide(1 << 30)
+		for _, step := range []struct {
+			wait time.Duration
+			told []string
+		}{
+			{time.Hour + 9*time.Minute, nil},
+			{3 * time.Minute, []string{"CertificateOverdueForRefresh PodCertificate refresh overdue"}},
+			{47 * time.Minute, []string{"CertificateOverdueForRefresh"}},
+			{3 * time.Minute, []string{"CertificateOverdueForRefresh", "CertificateExpired PodCertificate expired: certificate of source 0 of volume \"id\": "}},
+			{time.Hour, []string{"CertificateOverdueForRefresh", "CertificateExpired"}},
+		} {
+			time.Sleep(step.wait)
+			if told := r.told(); !slices.EqualFunc(told, step.told, strings.Contains) {
+				t.Fatalf("after %v: %q, want %q", step.wait, told, step.told)
+			}
+		}
+		decide(0)
+		time.Sleep(time.Hour) // another one, in its prime
+		decide(1 << 30)
+		time.Sleep(30 * time.Minute)
+		if told := r.told(); len(told) != 3 || !strings.Contains(told[2], "CertificateOverdue") {
+			t.Errorf("%q", told)
 		}
 	})
 }
