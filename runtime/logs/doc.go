@@ -16,8 +16,9 @@
 // the files between the one being read and the newest still exist), truncation, a new file that comes late,
 // and a record seen half-written. Rotation neither loses nor doubles a line: names of files are in the order
 // of their lines whatever the clock does, none replaces another, a log that cannot be reopened is put back,
-// and a file goes only when its compressed one is whole and on the disk. A garbled record is passed over and ends nothing. Memory is bounded, however
-// long lines are.
+// and a file goes only when its compressed one is whole and on the disk. Compressing holds up no rotation, so that a
+// log which is written faster than that goes is moved away all the same, and what a killed agent left is cleared up by
+// the next. A garbled record is passed over and ends nothing. Memory is bounded, however long lines are.
 //
 // It leaves to the caller: which file belongs to which container, and when a container has ended
 // ([Options].Done).

@@ -2,6 +2,7 @@ package logs
 
 import (
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -93,8 +94,9 @@ func putBack(moved, path string) error {
 }
 
 // compress replaces a file by a compressed one with its mode and time, by which readers know it again. The file goes only
-// when the other one is whole and on the disk. One that changes meanwhile stays: somebody still writes to it.
-func compress(path string) (err error) {
+// when the other one is whole and on the disk. One that changes meanwhile stays: somebody still writes to it. One that is gone is
+// fs.ErrNotExist.
+func compress(ctx context.Context, path string) (err error) {
 	in, err := os.Open(path)
 	if err != nil {
 		return err
@@ -110,7 +112,7 @@ func compress(path string) (err error) {
 			_ = os.Remove(tmp) // it may not even exist
 		}
 	}()
-	if err := pack(tmp, in, before); err != nil {
+	if err := pack(ctx, tmp, in, before); err != nil {
 		return fmt.Errorf("compress %s: %w", path, err)
 	}
 	after, err := os.Stat(path)
@@ -130,14 +132,14 @@ func compress(path string) (err error) {
 }
 
 // pack writes a new compressed file and has it on the disk when it returns. Its header says what it was made of.
-func pack(path string, in *os.File, info fs.FileInfo) error {
+func pack(ctx context.Context, path string, in *os.File, info fs.FileInfo) error {
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, info.Mode().Perm())
 	if err != nil {
 		return err
 	}
 	zip := gzip.NewWriter(out)
 	zip.Comment = origin(info)
-	_, err = io.Copy(zip, in)
+	_, err = io.Copy(zip, until{ctx, in})
 	return errors.Join(err, zip.Close(), out.Sync(), out.Close())
 }
 

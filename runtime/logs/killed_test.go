@@ -93,7 +93,7 @@ func TestAKilledAgentLosesAndDoublesNoLine(t *testing.T) {
 		}
 		halfway += min(len(left), 1)
 	}
-	for range 2 { // the first moves the log away, the second compresses it
+	for range 2 { // the first moves the log away, the second clears up
 		if err := k.rotate(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
@@ -31,15 +32,16 @@ type RotatorConfig struct {
 	MaxSize  int64         // bytes a log may have before it is rotated; 0: 10 MiB; negative: none ever is
 	MaxFiles int           // files of one log, the one being written included; 0: five; at least two
 	Interval time.Duration // time between two looks; 0: ten seconds
-	Workers  int           // logs rotated at a time; 0: one
+	Workers  int           // logs rotated, and files compressed, at a time; 0: one
 
 	Log *slog.Logger // nil is silent
 }
 
 // Rotator keeps the logs of running containers from growing without end. All methods are safe for concurrent use.
 type Rotator struct {
-	cfg RotatorConfig
-	log *slog.Logger
+	cfg    RotatorConfig
+	log    *slog.Logger
+	packer packer
 
 	mu    sync.Mutex        // held while logs are looked at; guards paths
 	paths map[string]string // of logs, by container ID: they stay the same as long as a container exists
@@ -61,11 +63,16 @@ func NewRotator(cfg RotatorConfig) (*Rotator, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Rotator{cfg: cfg, log: log, paths: map[string]string{}}, nil
+	return &Rotator{
+		cfg: cfg, log: log, paths: map[string]string{},
+		packer: packer{log: log, room: semaphore.NewWeighted(int64(cfg.Workers)), compress: compress, busy: map[string]bool{}},
+	}, nil
 }
 
-// Run rotates at each interval. It returns nil once ctx has ended.
+// Run rotates at each interval, and compresses in between, which holds up no rotation. It returns nil once ctx has ended.
 func (r *Rotator) Run(ctx context.Context) error {
+	var packing sync.WaitGroup
+	defer packing.Wait()
 	tick := time.NewTicker(r.cfg.Interval)
 	defer tick.Stop()
 	for {
@@ -74,15 +81,22 @@ func (r *Rotator) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := r.Rotate(ctx); err != nil && ctx.Err() == nil {
+		if err := r.rotate(ctx, &packing); err != nil && ctx.Err() == nil {
 			r.log.Warn("not every log could be looked at; next try at the next round", "err", err)
 		}
 	}
 }
 
-// Rotate looks once at the logs of all running containers and rotates those that are too large. One that cannot be rotated
-// holds up no other.
+// Rotate looks once at the logs of all running containers, rotates those that are too large, and compresses what was moved away
+// before. One that cannot be rotated holds up no other.
 func (r *Rotator) Rotate(ctx context.Context) error {
+	var packing sync.WaitGroup
+	defer packing.Wait()
+	return r.rotate(ctx, &packing)
+}
+
+// rotate leaves compressing to packing.
+func (r *Rotator) rotate(ctx context.Context, packing *sync.WaitGroup) error {
 	if r.cfg.MaxSize < 0 {
 		return nil
 	}
@@ -98,6 +112,7 @@ func (r *Rotator) Rotate(ctx context.Context) error {
 	paths := make(map[string]string, len(running))
 	for i := range running {
 		c := &running[i]
+		_, seen := r.paths[c.ID]
 		path, err := r.path(ctx, c.ID)
 		if err != nil {
 			errs.add(c, err)
@@ -106,11 +121,14 @@ func (r *Rotator) Rotate(ctx context.Context) error {
 		if paths[c.ID] = path; path == "" {
 			continue
 		}
-		if info, err := os.Stat(path); err == nil && info.Size() < r.cfg.MaxSize {
+		if info, err := os.Stat(path); err == nil && info.Size() < r.cfg.MaxSize && seen {
 			continue // nearly all, nearly always: no work for others
 		}
 		work.Go(func() error {
-			errs.add(c, r.one(ctx, c, path))
+			errs.add(c, r.one(ctx, c, path, packing))
+			if !seen {
+				errs.add(c, r.clearUp(ctx, path, packing))
+			}
 			return nil
 		})
 	}
@@ -146,7 +164,7 @@ func (r *Rotator) path(ctx context.Context, id string) (string, error) {
 
 // one rotates a log if it is large enough. A log that is missing is made anew: somebody removed it, or an agent died between
 // moving it away and having it reopened.
-func (r *Rotator) one(ctx context.Context, c *runtime.Container, path string) error {
+func (r *Rotator) one(ctx context.Context, c *runtime.Container, path string, packing *sync.WaitGroup) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := r.cfg.Reopen.ReopenLog(ctx, c.ID); err != nil {
@@ -157,9 +175,11 @@ func (r *Rotator) one(ctx context.Context, c *runtime.Container, path string) er
 	if err != nil || info.Size() < r.cfg.MaxSize {
 		return err
 	}
-	if err := r.makeRoom(path); err != nil { // a full disk is a reason to rotate all the same
-		r.log.Warn("rotated logs could not be compressed or removed", "container", c.Name, "pod", c.Pod.Name, "namespace", c.Pod.Namespace, "err", err)
+	plain, err := r.makeRoom(path, r.cfg.MaxFiles-2)
+	if err != nil {
+		r.log.Warn("rotated logs could not be removed", "container", c.Name, "pod", c.Pod.Name, "namespace", c.Pod.Namespace, "err", err)
 	}
+	defer func() { r.packer.add(ctx, packing, plain) }() // after the log was moved away: it may grow faster than that goes
 	moved, err := move(path, time.Now())
 	if err != nil {
 		return err
@@ -174,21 +194,34 @@ func (r *Rotator) one(ctx context.Context, c *runtime.Container, path string) er
 	return nil
 }
 
-// makeRoom removes rotated files beside path so that with the next one there are not more than allowed, and compresses those
-// that stay: nobody writes to them any more since the log was last reopened.
-func (r *Rotator) makeRoom(path string) error {
+// clearUp ends what an agent before this one began, and what may wait long for the next rotation. It leaves the newest file: the
+// runtime may just have been told to go on in another.
+func (r *Rotator) clearUp(ctx context.Context, path string, packing *sync.WaitGroup) error {
+	plain, err := r.makeRoom(path, r.cfg.MaxFiles-1)
+	r.packer.add(ctx, packing, plain[:max(len(plain)-1, 0)])
+	if errors.Is(err, fs.ErrNotExist) { // there are no logs to clear up
+		return nil
+	}
+	return err
+}
+
+// makeRoom removes rotated files beside path but for the newest keep of them, and answers those that stay and are to be
+// compressed: nobody writes to them any more since the log was last reopened.
+func (r *Rotator) makeRoom(path string, keep int) (plain []string, err error) {
 	names, err := rotated(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	remove, pack := sortOut(names, r.cfg.MaxFiles-2)
-	var errs []error
 	dir := filepath.Dir(path)
+	remove, pack := sortOut(r.packer.others(dir, names), keep)
+	var errs []error
 	for _, n := range remove {
-		errs = append(errs, os.Remove(filepath.Join(dir, n)))
+		if err := os.Remove(filepath.Join(dir, n)); !errors.Is(err, fs.ErrNotExist) { // it was just compressed
+			errs = append(errs, err)
+		}
 	}
 	for _, n := range pack {
-		errs = append(errs, compress(filepath.Join(dir, n)))
+		plain = append(plain, filepath.Join(dir, n))
 	}
-	return errors.Join(errs...)
+	return plain, errors.Join(errs...)
 }
