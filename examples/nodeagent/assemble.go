@@ -88,8 +88,10 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	// Pods.
 	var roster syncloop.Roster
 	hosts := hostsOf(o, m)
+	var own *ownNode
+	node := sized(m.nodeObject, func() *v1.Node { return own.object() }) //nolint:contextcheck // the machine is looked at without one
 	volumes := one(&b, volume.New, volume.Config{
-		Root: o.flags.RootDir, Memory: machineMemory(), Node: m.nodeObject, Changed: roster.Wake, Observe: obs("volume"),
+		Root: o.flags.RootDir, Memory: machineMemory(), Node: node, Changed: roster.Wake, Observe: obs("volume"),
 		Objects: objects, Tokens: tokens, Bundles: bundles, Certificates: certificates,
 	})
 	var figures *stats.Collector
@@ -101,10 +103,11 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		PodsCgroup: grouped.all, Cgroup: grouped.of(), Observe: obs("stats"),
 	})
 	registry.MustRegister(newLogSizes(figures))
+	own = newOwnNode(ctx, &b, o, figures, log.With("component", "admit"))
 	grouped = grouped.checked(&b, o, log.With("component", "cgroup"))
 	pods := one(&b, podruntime.New, podruntime.Config{
 		Engine: engine, Cgroups: grouped.ofPods(), Images: images, HostIPs: hosts, Memory: machineMemory(), DNS: func() network.DNS { return dns(o) },
-		Stats: engine, Objects: objects, Classes: classes, Services: services, Node: m.nodeObject, Subpaths: volumes,
+		Stats: engine, Objects: objects, Classes: classes, Services: services, Node: node, Subpaths: volumes,
 		Kernel: podruntime.LookAtKernel(os.DirFS("/")), Policy: policy(o.kubelet), SeccompDefault: value(o.kubelet.SeccompDefault),
 		Users: one(&b, newUsers, idsFor{ctx, o.kubelet}), Backoff: o.kubelet.CrashLoopBackOff.MaxContainerRestartPeriod.Duration,
 		Root: o.flags.RootDir, LogRoot: o.kubelet.PodLogsDir, LogLinks: o.containerLogs, Changed: roster.Wake, Observe: obs("runtime"),
@@ -135,9 +138,9 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 		Sources: sources, Runtime: pods, Sink: statuses, Volumes: volumes, State: o.flags.RootDir,
 		Probes: health, States: pods.Over(lifecycle), Roster: &roster,
 		Admit: append(guard.admit(),
-			admit.Sysctls{Unsafe: o.kubelet.AllowedUnsafeSysctls},
+			one(&b, sysctls, o.kubelet),
 			admit.Platform{Node: m.nodeObject, Info: engine.Info},
-			admit.Fit{Node: m.nodeObject, Own: newOwnNode(ctx, &b, o, figures, log.With("component", "admit")).object, Kept: roster.Kept, Fresh: m.freshNode()},
+			admit.Fit{Node: m.nodeObject, Own: own.object, Kept: roster.Kept, Fresh: m.freshNode()},
 			admit.AppArmor{Enabled: admit.AppArmorEnabled()},
 			admit.Features{Declared: features()},
 			admit.Claims{},

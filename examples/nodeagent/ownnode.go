@@ -79,6 +79,17 @@ func (n *ownNode) object() *v1.Node {
 	return n.node
 }
 
+// sized is the Node object, or as long as that says nothing of this machine's size, the node by its own account: programs are told
+// of it that know no limit of their own.
+func sized(object, own func() *v1.Node) func() *v1.Node {
+	return func() *v1.Node {
+		if n := object(); n != nil && len(n.Status.Allocatable) > 0 {
+			return n
+		}
+		return own()
+	}
+}
+
 func (n *ownNode) look() {
 	node := n.initial.DeepCopy()
 	err := n.capacity(context.Background(), node)

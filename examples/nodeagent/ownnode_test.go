@@ -75,6 +75,29 @@ func TestOwnNode(t *testing.T) {
 	}
 }
 
+func TestTheSizeOfTheNodeIsTheObjectsOrItsOwn(t *testing.T) {
+	of := func(name, memory string) *v1.Node {
+		n := &v1.Node{}
+		if n.Name = name; memory != "" {
+			n.Status.Allocatable = v1.ResourceList{"memory": resource.MustParse(memory)}
+		}
+		return n
+	}
+	own := of("own", "1Gi")
+	for name, c := range map[string]struct {
+		object *v1.Node
+		want   string
+	}{
+		"there is no object":          {nil, "own"},
+		"one that does not say":       {of("object", ""), "own"},
+		"one that says how big it is": {of("object", "2Gi"), "object"},
+	} {
+		if got := sized(func() *v1.Node { return c.object }, func() *v1.Node { return own })(); got.Name != c.want {
+			t.Errorf("%s: %s", name, got.Name)
+		}
+	}
+}
+
 func TestOwnNodeIsLookedAtAnewWithinTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

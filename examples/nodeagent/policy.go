@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubeletkit/kubeletkit/resource/cgroup"
 	"github.com/kubeletkit/kubeletkit/runtime/podruntime"
+	"github.com/kubeletkit/kubeletkit/syncloop/admit"
 )
 
 // policy is what the node decides about resources of containers.
@@ -37,6 +38,15 @@ func limits(k *kubelet.KubeletConfiguration) cgroup.Config {
 		PodPids: value(k.PodPidsLimit), NoQuota: p.NoCPUQuota, Period: time.Duration(p.CPUPeriod) * time.Microsecond,
 		Reserve: p.Reservation, Throttle: p.Throttle,
 	}
+}
+
+// sysctls refuses pods that set what they must not on this kernel.
+func sysctls(k *kubelet.KubeletConfiguration) (admit.Sysctls, error) {
+	s := admit.Sysctls{Unsafe: k.AllowedUnsafeSysctls, Kernel: host("/").read("proc/sys/kernel/osrelease")}
+	if err := s.Check(); err != nil {
+		return s, fmt.Errorf("allowedUnsafeSysctls (--allowed-unsafe-sysctls): %w; take it out, or name one that a pod has for itself, such as net.core.somaxconn or kernel.msg*", err)
+	}
+	return s, nil
 }
 
 // idsFor is what the IDs for user namespaces are made of.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +30,18 @@ func TestPolicy(t *testing.T) {
 	wantPods := cgroup.Config{PodPids: 64, NoQuota: true, Period: 5 * time.Millisecond, Reserve: true, Throttle: 0.9}
 	if got := limits(all); !reflect.DeepEqual(got, wantPods) {
 		t.Errorf("all said of pods: %+v", got)
+	}
+}
+
+func TestUnsafeSysctlsAreNamedAtTheStart(t *testing.T) {
+	for list, good := range map[string]bool{"kernel.msg* net.core.somaxconn": true, "": true, "net.*.foo": false, "vm.swappiness": false} {
+		s, err := sysctls(&kubelet.KubeletConfiguration{AllowedUnsafeSysctls: strings.Fields(list)})
+		if (err == nil) != good || err != nil && !strings.HasPrefix(err.Error(), "allowedUnsafeSysctls (--allowed-unsafe-sysctls): unsafe sysctl ") {
+			t.Errorf("%q: %v", list, err)
+		}
+		if s.Kernel == "" {
+			t.Error("the kernel is not known")
+		}
 	}
 }
 
