@@ -202,9 +202,20 @@ const (
 	makesRoom  = "Preempted in order to admit critical pod"
 )
 
-// waits says that a held pod must not begin yet.
+// waits says that a held pod must not begin yet. Before the first list nobody knows which pods of its name there are, nor what runs,
+// and holds resources, of one that was over when this agent came.
 func (l *Loop) waits(w *worker) bool {
-	return l.blocked(w) || unique(w) && (!l.r.listed || l.namesake(w))
+	return l.blocked(w) || !l.r.listed && (unique(w) || l.unseen()) || unique(w) && l.namesake(w)
+}
+
+// unseen says that some pod came to end of which nobody knows whether anything runs. The roster is locked.
+func (l *Loop) unseen() bool {
+	for _, o := range l.r.pods {
+		if o.cameToEnd && o.phase != held && o.phase < terminated && o.seenBy == 0 && none(o.seen) {
+			return true
+		}
+	}
+	return false
 }
 
 // blocked says that something runs of the pods that are ended for this one. The roster is locked.

@@ -117,8 +117,8 @@ func (l *Loop) inspect(ctx context.Context, uid types.UID) {
 // none says that a pod does not exist.
 func none(seen runtime.Pod) bool { return len(seen.Sandboxes)+len(seen.Containers) == 0 }
 
-// stranger notes a pod that exists and that no source wants, so far. Of one that is wanted and not let in yet it notes what
-// there is of it.
+// stranger notes a pod that exists and that no source wants, so far. Of one that is wanted and not let in yet, or that came to end,
+// it notes what there is of it, if nobody has looked yet.
 func (l *Loop) stranger(seen runtime.Pod) {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
@@ -127,7 +127,7 @@ func (l *Loop) stranger(seen runtime.Pod) {
 		return
 	}
 	if w := l.r.pods[seen.UID]; w != nil {
-		if w.phase == held && none(w.seen) {
+		if (w.phase == held || w.cameToEnd) && w.seenBy == 0 && none(w.seen) {
 			w.seen = seen
 		}
 		return

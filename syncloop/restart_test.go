@@ -308,3 +308,27 @@ func TestWhatWasLetInBeforeKeepsItsPlaceThoughThereIsNoRoom(t *testing.T) {
 		})
 	}
 }
+
+// Somebody wrote that a pod was over, and no agent was there. What of it still runs has to be seen before others come.
+func TestAPodThatIsOverHoldsItsRoomForAsLongAsItRuns(t *testing.T) {
+	for _, slow := range []string{"", "ListContainers", "ListSandboxes"} {
+		t.Run(slow, func(t *testing.T) {
+			onNode(t, fits("10"), func(n *node) {
+				n.do("add old app=trap_''_TERM;_sleep_100000 source=api grace=20 cpu=1500m")
+				time.Sleep(time.Second)
+				n.do("halt")
+				n.do("write old Failed")
+				n.do("add new app=sleep_100000 source=api cpu=1500m")
+				if slow != "" {
+					n.do("slow " + slow + " 3s")
+				}
+				n.do("start")
+				time.Sleep(15 * time.Second)
+				n.stands("while it ends", "[old-1], new Failed OutOfcpu", "new")
+				n.do("add late app=sleep_100000 source=api cpu=1500m")
+				time.Sleep(time.Minute)
+				n.stands("after it", "[], late Failed OutOfcpu", "late")
+			})
+		})
+	}
+}

@@ -214,7 +214,11 @@ func (l *Loop) saw(w *worker, seen runtime.Pod, number, synced uint64) runtime.P
 			seen.IPs = w.seen.IPs
 		}
 	}
+	first := w.seenBy == 0
 	w.seen, w.seenBy, w.seenSynced = seen, max(w.seenBy, number), max(w.seenSynced, synced)
+	if first && w.cameToEnd && !l.r.listed {
+		l.release() // others may wait to know what runs of it
+	}
 	return seen
 }
 

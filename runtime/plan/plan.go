@@ -34,7 +34,7 @@ const (
 	RunSandbox                      // make and start sandbox number Attempt
 	StopContainer                   // stop container ID
 	RemoveContainer                 // forget container ID, with its log if Logs
-	StartContainer                  // bring the image, create and start instance number Attempt
+	StartContainer                  // bring the image, create instance number Attempt, remove Unstarted, start
 	UpdateContainer                 // give container ID the amount of Resource in its spec; when one fails, no further one is taken
 )
 
@@ -50,15 +50,16 @@ type Action struct {
 	Kind      Kind
 	Attempt   uint32
 
-	Grace    time.Duration   // StopContainer: how long it may take to end; never zero
-	Logs     bool            // RemoveContainer: the log file goes too
-	Hookless bool            // StopContainer: its preStop hook does not run
-	Backoff  Backoff         // StartContainer, RemoveContainer: to be remembered for this name; zero: nothing is
-	After    []int           // among stops: indices of those that come first, for as long as grace lasts
-	Resource v1.ResourceName // UpdateContainer: memory or cpu
-	Less     bool            // UpdateContainer: of which it gets less than it has
-	Vital    bool            // when it fails, the actions behind it are not taken
-	Why      string          // for people; empty when there is nothing to tell
+	Grace     time.Duration   // StopContainer: how long it may take to end; never zero
+	Logs      bool            // RemoveContainer: the log file goes too
+	Hookless  bool            // StopContainer: its preStop hook does not run
+	Backoff   Backoff         // StartContainer, RemoveContainer: to be remembered for this name; zero: nothing is
+	Unstarted []string        // StartContainer: instances of the name, newest first, that were made and not started; they go
+	After     []int           // among stops: indices of those that come first, for as long as grace lasts
+	Resource  v1.ResourceName // UpdateContainer: memory or cpu
+	Less      bool            // UpdateContainer: of which it gets less than it has
+	Vital     bool            // when it fails, the actions behind it are not taken
+	Why       string          // for people; empty when there is nothing to tell
 }
 
 // Plan is what a pod needs next.
@@ -308,8 +309,10 @@ func (p *planner) start(s start) {
 		return
 	}
 	a.Backoff = next
-	if seen != nil && seen.State == runtime.Created { // whoever made it may still be about to start it
-		p.do(Action{Verb: RemoveContainer, ID: seen.ID, Container: name, Kind: s.kind, Vital: true})
+	for i := range p.Seen.Containers {
+		if c := &p.Seen.Containers[i]; c.Name == name && c.State == runtime.Created { // whoever made it may still be about to start it
+			a.Unstarted = append(a.Unstarted, c.ID)
+		}
 	}
 	p.do(a)
 }
@@ -324,18 +327,25 @@ func (p *planner) backoff(c *v1.Container) (next Backoff, until time.Time) {
 }
 
 // lastEnd is when the newest instance that ended did so, zero when none has. None has ended after that was seen, and none
-// before it was asked for.
+// before it was asked for; one that has started before that shows by how much the runtime's clock is behind, at least.
 func (p *planner) lastEnd(name string) time.Time {
 	for i := range p.Seen.Containers {
 		c := &p.Seen.Containers[i]
 		if c.Name != name || c.State != runtime.Exited {
 			continue
 		}
-		at, known := p.Noticed[c.ID]
-		if !known || !c.Finished.After(at) && !c.Finished.Before(p.Backoff[name].Updated) {
-			at = c.Finished
+		noticed, known := p.Noticed[c.ID]
+		if !known {
+			return c.Finished
 		}
-		return at
+		asked, end := p.Backoff[name].Updated, c.Finished
+		if behind := asked.Sub(c.Started); behind > 0 && !c.Started.IsZero() {
+			end = end.Add(behind)
+		}
+		if end.After(noticed) || end.Before(asked) {
+			return noticed
+		}
+		return end
 	}
 	return time.Time{}
 }

@@ -87,7 +87,7 @@ func (s *step) makeContainer(ctx context.Context, a plan.Action) (err error) {
 		return err
 	}
 	s.memory.remember(s.pod.UID, a.Container, a.Backoff) // what cannot be started waits like what ends
-	id, err := s.createAndStart(ctx, config)
+	id, err := s.createAndStart(ctx, config, a.Unstarted)
 	done()
 	if err != nil {
 		return err
@@ -185,8 +185,15 @@ func (s *step) describe(ctx context.Context, m *making) (*runtime.ContainerConfi
 // bad moment, keeps a process that CRI can neither stop nor remove (containerd issue 11037).
 const startGrace = 5 * time.Second
 
-func (s *step) createAndStart(ctx context.Context, config *runtime.ContainerConfig) (string, error) {
+// createAndStart makes an instance in place of those that were never started. The newest of these goes only when there is the
+// new one: its number is then known from that, whatever happens to this agent, and none of them can start beside it.
+func (s *step) createAndStart(ctx context.Context, config *runtime.ContainerConfig, unstarted []string) (string, error) {
 	name := config.Name
+	for _, id := range unstarted[min(1, len(unstarted)):] {
+		if err := s.removeContainer(ctx, id, false); err != nil {
+			return "", err
+		}
+	}
 	id, err := s.cfg.Engine.CreateContainer(ctx, s.sandbox.ID, config)
 	s.pictures.makes(s.pod.UID, err)
 	switch {
@@ -198,6 +205,11 @@ func (s *step) createAndStart(ctx context.Context, config *runtime.ContainerConf
 	}
 	s.tell(name, false, "Created", "Container created")
 	spec, _ := plan.Find(s.pod, name)
+	if len(unstarted) > 0 {
+		if err := s.removeContainer(ctx, unstarted[0], false); err != nil {
+			return "", err
+		}
+	}
 	s.hookDue(spec, id) // and remains so if the start fails: it may run all the same
 	own, stop := outlast(ctx, startGrace)
 	defer stop()

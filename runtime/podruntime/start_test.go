@@ -167,3 +167,46 @@ func TestNoFilesStayOfAContainerThatIsNotMade(t *testing.T) {
 		})
 	}
 }
+
+// People may have been told of an instance that could not be started: another agent knows its number, too.
+func TestTheNumberOfAnInstanceThatDidNotStartIsNotLost(t *testing.T) {
+	boom := runtimetest.Fail(errors.New("boom"))
+	for _, tt := range []struct {
+		name, call string
+		want       []int // numbers of what there is after a second try
+	}{
+		{"the next one is not made either", "CreateContainer", []int{0}},
+		{"the next one does not start either", "StartContainer", []int{1}},
+		{"the first one does not go", "RemoveContainer", []int{1, 0}},
+		{"the next one starts", "", []int{1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t)
+			p := pod(polite)
+			try := func(n *node, fails string) {
+				n.engine.Inject("", nil)
+				if fails != "" {
+					n.engine.Inject(fails, boom)
+				}
+				_, _ = n.Sync(t.Context(), p, runtime.SyncInput{Seen: n.look(p)})
+				n.engine.Inject(fails, nil)
+			}
+			try(n, "StartContainer")
+			n.memory.forget(p.UID) // as another agent
+			try(n, tt.call)
+			var got []int
+			for _, c := range n.look(p).Containers {
+				got = append(got, c.Restarts)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			n.memory.forget(p.UID)
+			try(n, "")
+			seen := n.look(p)
+			if len(seen.Containers) != 1 || !seen.ContainersRunning() || seen.Containers[0].Restarts < tt.want[0] {
+				t.Errorf("in the end there is %+v", seen.Containers)
+			}
+		})
+	}
+}
