@@ -21,18 +21,30 @@ func openBelow(volume, name string) (*os.File, error) {
 	}
 	defer root.Close()
 	f, err := openAt(root, name, reference(0))
-	switch {
-	case errors.Is(err, unix.EXDEV): // a link from the root of this host may lead to something within, such as /var/run in /
-		if within := below.Leads(volume, name); within != "" {
-			return openAt(root, within, reference(0))
+	if errors.Is(err, unix.EXDEV) { // a link from the root of this host may lead to something within, such as /var/run in /
+		if within := leads(volume, name); within != "" {
+			name = within
+			f, err = openAt(root, name, reference(0))
 		}
-	case errors.Is(err, unix.ENOENT):
+	}
+	if errors.Is(err, unix.ENOENT) {
 		if err := makeBelow(root, name); err != nil {
 			return nil, err
 		}
 		f, err = openAt(root, name, reference(0))
 	}
 	return f, err
+}
+
+// leads is where a path below a volume leads by such links, also if the end of it is not there; empty if that is nowhere within.
+func leads(volume, name string) string {
+	for rest := "."; name != "."; name = path.Dir(name) {
+		if within := below.Leads(volume, name); within != "" {
+			return path.Join(within, rest)
+		}
+		rest = path.Join(path.Base(name), rest)
+	}
+	return ""
 }
 
 func reference(flags uint64) unix.OpenHow {

@@ -92,12 +92,13 @@ func TestALinkFromTheRootMayStayInTheVolume(t *testing.T) {
 		os.MkdirAll(volume+"/run/lock", 0o755), os.WriteFile(volume+"/run/lock/file", []byte("inside"), 0o600), os.Mkdir(root+"/outside", 0o755),
 		os.Mkdir(volume+"/var", 0o755), os.Symlink(volume+"/run", volume+"/var/run"), os.Symlink(root+"/outside", volume+"/out"),
 		os.Symlink(volume+"/out", volume+"/roundabout"), os.Symlink(volume, root+"/alias"), os.Symlink(root+"/alias/run", volume+"/var/alias"),
+		os.Symlink(volume+"/nothing", volume+"/var/nothing"),
 	); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
 		"var/run": "/run", "var/run/lock": "/run/lock", "var/run/lock/file": "/run/lock/file", "var/alias/lock": "/run/lock",
-		"out": "", "roundabout": "", "out/new": "", "var/run/new": "",
+		"out": "", "roundabout": "", "out/new": "", "var/run/new": "/run/new", "var/alias/deep/er": "/run/deep/er", "var/nothing/new": "",
 	} {
 		f, err := openBelow(volume, name)
 		if want == "" {

@@ -328,6 +328,11 @@ func TestRealSubpathIsBoundOnceAndAnewWhenItChanged(t *testing.T) {
 	if got := read(t, first); got != "app=\"web\"\ntier=\"front\"" {
 		t.Errorf("what is bound has changed: %q", got)
 	}
+	open, err := os.Open(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
 	again, err = h.subpath(t, "u1", "info", "labels") // the container is started again (c125)
 	if err != nil || again != first || read(t, again) != `new="label"` {
 		t.Errorf("%q %v: %q", again, err, read(t, again))

@@ -96,7 +96,11 @@ func (m *Manager) bind(f *os.File, place string) error {
 		if there, err := os.Lstat(place); err == nil && os.SameFile(info, there) {
 			return nil
 		}
-		if err := m.unmount(place); err != nil {
+		unmount := m.unmount
+		if m.detach != nil { // whoever on this host has something of it open may keep that, and its server may not answer
+			unmount = m.detach
+		}
+		if err := unmount(place); err != nil {
 			return err
 		}
 	}
