@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/url"
 	"time"
 
 	certv1 "k8s.io/api/certificates/v1"
@@ -23,7 +25,9 @@ type credentials struct {
 	reconnect func()               // what the Manager's certificates are shown on
 }
 
-// obtain has a kubeconfig made from the bootstrap one, if there is none that works. It waits as long as that takes.
+// obtain has a kubeconfig made from the bootstrap one, if there is none that works, and waits as long as that takes. Where
+// certificates are renewed it only writes down where the first one will be: pods from files, the API server itself perhaps, do not
+// wait for it.
 func obtain(ctx context.Context, o *options, obs observe.To) error {
 	if o.flags.BootstrapKubeconfig == "" {
 		return nil
@@ -38,7 +42,10 @@ func obtain(ctx context.Context, o *options, obs observe.To) error {
 	obs.Logger().Info("asking the API server for a client certificate", "because", why, "with", o.flags.BootstrapKubeconfig)
 	with, err := kubeapi.LoadREST(o.flags.BootstrapKubeconfig)
 	if err != nil {
-		return fmt.Errorf("--bootstrap-kubeconfig: %w", err)
+		return fmt.Errorf("--kubeconfig: %w; --bootstrap-kubeconfig: %w", why, err)
+	}
+	if o.kubelet.RotateCertificates {
+		return certificate.WriteKubeconfig(o.flags.Kubeconfig, clusterOf(with), o.flags.CertDir)
 	}
 	client, err := kubeapi.New(kubeapi.Config{REST: with, Node: o.nodeName, Observe: obs})
 	if err != nil {
@@ -57,11 +64,22 @@ func obtain(ctx context.Context, o *options, obs observe.To) error {
 		if err := <-ended; err != nil {
 			return err
 		}
-		return certificate.WriteKubeconfig(o.flags.Kubeconfig, certificate.Cluster{
-			Server: with.Host, CAFile: with.CAFile, CAData: with.CAData, Insecure: with.Insecure, ServerName: with.ServerName,
-		}, o.flags.CertDir)
+		return certificate.WriteKubeconfig(o.flags.Kubeconfig, clusterOf(with), o.flags.CertDir)
 	}
 	return errors.Join(context.Cause(ctx), <-ended)
+}
+
+// clusterOf is what a kubeconfig says of the cluster.
+func clusterOf(c *rest.Config) certificate.Cluster {
+	out := certificate.Cluster{Server: c.Host, CAFile: c.CAFile, CAData: c.CAData, Insecure: c.Insecure, ServerName: c.ServerName}
+	server, err := url.Parse(c.Host)
+	if c.Proxy == nil || err != nil {
+		return out
+	}
+	if proxy, err := c.Proxy(&http.Request{URL: server}); err == nil && proxy != nil {
+		out.ProxyURL = proxy.String()
+	}
+	return out
 }
 
 // worthless says why a kubeconfig does not do; nil: it does.
@@ -81,13 +99,36 @@ func worthless(path string) error {
 	return certificate.Good(c.CertData, time.Now())
 }
 
-// credentialsOf are those of the kubeconfig, renewed if the configuration says so.
-func credentialsOf(o *options, requests certificate.Requester, obs observe.To) (c credentials, err error) {
-	if c.rest, err = kubeapi.LoadREST(o.flags.Kubeconfig); err != nil {
-		return c, err
+// bootstrapOf reads how to ask for a certificate where there is none, or the API server refuses it. nil: there is no way, as on a
+// node that has joined and whose bootstrap kubeconfig was removed.
+func bootstrapOf(o *options, obs observe.To) *rest.Config {
+	if o.flags.BootstrapKubeconfig == "" {
+		return nil
 	}
-	certified := c.rest.CertFile != "" || len(c.rest.CertData) > 0
-	if !certified || !o.kubelet.RotateCertificates && o.flags.BootstrapKubeconfig == "" {
+	with, err := kubeapi.LoadREST(o.flags.BootstrapKubeconfig)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		obs.Logger().Debug("there is no bootstrap kubeconfig any more; the node has its own", "err", err)
+	case err != nil:
+		obs.Logger().Warn("the bootstrap kubeconfig is of no use; the node has its own", "err", err)
+	}
+	return with
+}
+
+// credentialsOf are those of the kubeconfig, renewed if the configuration says so; none as long as the certificate that it names
+// has still to be given.
+func credentialsOf(o *options, requests certificate.Requester, obs observe.To) (c credentials, err error) {
+	bootstrap := bootstrapOf(o, obs)
+	certified := true
+	if bootstrap != nil && worthless(o.flags.Kubeconfig) != nil {
+		c.rest = rest.AnonymousClientConfig(bootstrap)
+	} else {
+		if c.rest, err = kubeapi.LoadREST(o.flags.Kubeconfig); err != nil {
+			return c, err
+		}
+		certified = c.rest.CertFile != "" || len(c.rest.CertData) > 0
+	}
+	if !certified || !o.kubelet.RotateCertificates && bootstrap == nil {
 		return c, nil
 	}
 	cc := certificate.ClientConfig{
@@ -96,12 +137,8 @@ func credentialsOf(o *options, requests certificate.Requester, obs observe.To) (
 	}
 	c.reconnect = func() {}
 	cc.Changed = func(*tls.Certificate) { c.reconnect() }
-	if o.flags.BootstrapKubeconfig != "" {
-		with, err := kubeapi.LoadREST(o.flags.BootstrapKubeconfig)
-		if err != nil {
-			return c, fmt.Errorf("--bootstrap-kubeconfig: %w", err)
-		}
-		if cc.Bootstrap, err = kubeapi.New(kubeapi.Config{REST: with, Node: o.nodeName, Observe: obs}); err != nil {
+	if bootstrap != nil {
+		if cc.Bootstrap, err = kubeapi.New(kubeapi.Config{REST: bootstrap, Node: o.nodeName, Observe: obs}); err != nil {
 			return c, err
 		}
 	}

@@ -55,6 +55,7 @@ func TestStaticPods(t *testing.T) {
 		{"TestCase_c106_rewrittenAtBoot", (*node).TestCase_c106_rewrittenAtBoot},
 		{"TestCase_c107_directoryGoneAndBack", (*node).TestCase_c107_directoryGoneAndBack},
 		{"TestCase_c107_directoryMissingAtStart", (*node).TestCase_c107_directoryMissingAtStart},
+		{"pods run before the node has a certificate", (*node).TestBeforeThereIsACertificate},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if err := b.RemovePods(t.Context()); err != nil {
@@ -260,6 +261,26 @@ func (n *node) TestCase_c101_withoutAPIServer(t *testing.T) {
 	})
 	n.gone(t, gone, patience)
 	never(t, n.seen.ran(t, stays.on(), 2))
+}
+
+// kubernetes/kubernetes#68686: the API server that is to give the certificate may be one of the pods.
+func (n *node) TestBeforeThereIsACertificate(t *testing.T) {
+	dir := t.TempDir()
+	bootstrap := filepath.Join(dir, "bootstrap")
+	write(t, bootstrap, `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}],
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:9"}}], users: [{name: u, user: {token: abcdef.0123456789abcdef}}]}`)
+	n.Flag("--bootstrap-kubeconfig="+bootstrap, "--kubeconfig="+filepath.Join(dir, "kubeconfig"), "--rotate-certificates=true")
+	s := shell{name: "control-plane", grace: 5}
+	n.put(t, "control-plane.yaml", s.String())
+	n.Start()
+	n.up(t, s, 2*patience)
+	n.stop(t)
+	n.Start() // with the kubeconfig that it wrote
+	if err := os.Remove(filepath.Join(n.Manifests, "control-plane.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	n.Ready()
+	n.stop(t)
 }
 
 // kill kills the processes of all running containers of a pod.
