@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -96,9 +97,17 @@ func newShutdown(c shutdownConfig) (*shutdown.Manager, error) {
 		return nil, nil
 	}
 	return shutdown.New(shutdown.Config{
-		Notice: logind.Notice{}, Pods: leaving{c.g.roster}, Periods: periods, Node: c.o.nodeName, Changed: c.g.changed,
+		Notice: logind.Notice{Short: short(c.obs.Logger())}, Pods: leaving{c.g.roster}, Periods: periods, Node: c.o.nodeName, Changed: c.g.changed,
 		Flush: c.g.told.Flush, Observe: c.obs,
 	})
+}
+
+// short says once that the machine does not wait for as long as it should.
+func short(log *slog.Logger) func(error) {
+	var once sync.Once
+	return func(err error) {
+		once.Do(func() { log.Warn("not all pods may have ended in order when the machine goes down", "err", err) })
+	}
 }
 
 // leaving are the pods that a machine waits for before it goes down, also for what they still hold, and until their last

@@ -15,6 +15,10 @@ import (
 type Notice struct {
 	ConfigDir string // of logind; empty: /etc/systemd/logind.conf.d
 
+	// Short is told that shutdowns are held up, but for less than is needed: logind's configuration cannot be written, or another file
+	// of it counts more. What has ended by then has ended in order. nil: nobody needs to know.
+	Short func(err error)
+
 	connect func(ctx context.Context) (bus, error) // nil: the system bus
 }
 
@@ -121,7 +125,7 @@ const (
 	wait  = 100 * time.Millisecond
 )
 
-// grant has logind delay shutdowns for long enough.
+// grant has logind delay shutdowns for long enough, if it can be had to.
 func (n Notice) grant(ctx context.Context, b bus, need time.Duration) error {
 	has, err := b.delay(ctx)
 	if err != nil {
@@ -130,12 +134,26 @@ func (n Notice) grant(ctx context.Context, b bus, need time.Duration) error {
 	if has >= need {
 		return nil
 	}
+	switch err := n.lengthen(ctx, b, has, need); {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil && n.Short != nil:
+		n.Short(err)
+	}
+	return nil
+}
+
+// lengthen writes into logind's configuration what is needed. An error says what holds instead.
+func (n Notice) lengthen(ctx context.Context, b bus, has, need time.Duration) (err error) {
+	holds := func(err error) error {
+		return fmt.Errorf("logind holds a shutdown up for %v, %v are needed: %w", has, need, err)
+	}
 	file := filepath.Join(cmp.Or(n.ConfigDir, "/etc/systemd/logind.conf.d"), "99-kubelet.conf")
 	if err := replace(file, fmt.Sprintf("# Written by the node agent: its pods need this long to end.\n[Login]\nInhibitDelayMaxSec=%d\n", int64((need+time.Second-1)/time.Second))); err != nil {
-		return fmt.Errorf("have shutdowns held up for %v: %w", need, err)
+		return holds(err)
 	}
 	if err := b.reload(ctx); err != nil {
-		return fmt.Errorf("have logind read %s: %w", file, err)
+		return holds(fmt.Errorf("have it read %s: %w", file, err))
 	}
 	pause := wait
 	for range polls {
@@ -149,7 +167,7 @@ func (n Notice) grant(ctx context.Context, b bus, need time.Duration) error {
 		}
 		pause *= 2
 	}
-	return errors.Join(fmt.Errorf("logind holds a shutdown up for %v, %v are needed: another file of its configuration overrides %s", has, need, file), err)
+	return holds(cmp.Or(err, fmt.Errorf("another file of its configuration overrides %s", file)))
 }
 
 // replace writes a file as a whole or not at all.

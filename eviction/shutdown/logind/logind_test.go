@@ -23,6 +23,7 @@ type fake struct {
 	grants, after time.Duration // what it grants, and after a reload
 	late          time.Duration
 	begun         bool
+	deaf          error // why it reads nothing
 	reloaded      time.Time
 	news          chan bool
 	log           []string
@@ -37,7 +38,10 @@ func (f *fake) delay(context.Context) (time.Duration, error) {
 	return f.grants, nil
 }
 
-func (f *fake) reload(context.Context) error { f.reloaded = time.Now(); return nil }
+func (f *fake) reload(context.Context) error {
+	f.reloaded = time.Now()
+	return f.deaf
+}
 
 func (f *fake) inhibit(context.Context) (io.Closer, error) {
 	f.log = append(f.log, "take")
@@ -139,11 +143,41 @@ func TestLogindIsToldToHoldUpLongEnough(t *testing.T) {
 		if f.log[0] != "take" {
 			t.Error(f.log)
 		}
-		f.reloaded, f.after = time.Time{}, 6*time.Second
-		if err := n.Watch(t.Context(), 90*time.Second, nil); err == nil || !strings.Contains(err.Error(), "holds a shutdown up for 6s, 1m30s are needed") {
-			t.Error(err)
-		}
 	})
+}
+
+// Images of systems whose /etc is read-only, and files of others that count more.
+func TestALogindThatHoldsUpForLessIsTakenAsItIs(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*fake, *Notice)
+		says   string
+	}{
+		"another file counts more": {func(*fake, *Notice) {}, "up for 6s, 1m30s are needed: another file of its configuration overrides "},
+		"it cannot be written":     {func(_ *fake, n *Notice) { n.ConfigDir = "/proc/logind.conf.d" }, "up for 5s, 1m30s are needed: mkdir /proc/logind.conf.d: "},
+		"it is not read":           {func(f *fake, _ *Notice) { f.deaf = errors.New("no job") }, "up for 5s, 1m30s are needed: have it read "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fake{grants: 5 * time.Second, after: 6 * time.Second, news: make(chan bool, 1)}
+				n := f.notice(t)
+				c.change(f, &n)
+				said := ""
+				n.Short = func(err error) { said += err.Error() }
+				f.news <- true
+				close(f.news)
+				err := n.Watch(t.Context(), 90*time.Second, func(down bool) <-chan struct{} {
+					f.log = append(f.log, map[bool]string{true: "down", false: "up"}[down])
+					return nil
+				})
+				if !strings.Contains(said, c.says) || !strings.Contains(err.Error(), "lost") {
+					t.Errorf("it says %q, %v", said, err)
+				}
+				if diff := cmp.Diff([]string{"take", "up", "down", "free", "close"}, f.log); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
 }
 
 func TestSignals(t *testing.T) {
