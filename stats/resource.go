@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -130,7 +131,7 @@ func (m *families) sample(name, help string, kind metricType, labels []string, v
 		if i == 0 {
 			sep = '{'
 		}
-		fmt.Fprintf(b, "%c%s=%q", sep, labels[i], labels[i+1]) // names of Kubernetes need no other escapes
+		fmt.Fprintf(b, `%c%s="%s"`, sep, labels[i], escaped(labels[i+1]))
 	}
 	if len(labels) > 0 {
 		b.WriteByte('}')
@@ -140,6 +141,15 @@ func (m *families) sample(name, help string, kind metricType, labels []string, v
 		fmt.Fprintf(b, " %d", at.UnixMilli())
 	}
 	b.WriteByte('\n')
+}
+
+// escaped is a value as it is written between quotes, in which other escapes are errors, for the whole of what is scraped. A pod may
+// call its interfaces whatever it likes.
+func escaped(value string) string {
+	if utf8.ValidString(value) && !strings.ContainsAny(value, "\\\"\n") {
+		return value
+	}
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(value, "\uFFFD"))
 }
 
 func (m *families) String() string {

@@ -441,6 +441,20 @@ func TestContainerMetricsTellOfThrottling(t *testing.T) {
 	}
 }
 
+// A pod names its interfaces as it likes, and one that a scraper cannot read would hide all figures of its node.
+func TestLabelsAreReadByScrapersWhateverAPodCallsItsInterfaces(t *testing.T) {
+	for name, want := range map[string]string{
+		"eth0": "eth0", `a"b\c`: `a\"b\\c`, "\x01\u200b": "\x01\u200b", "caf\xe9": "caf\uFFFD", "two\nlines": `two\nlines`, "päd": "päd",
+	} {
+		var f families
+		n := uint64(7)
+		f.network(row{pod: "p"}, &stats.NetworkStats{Interfaces: []stats.InterfaceStats{{Name: name, RxBytes: &n}}})
+		if text := f.String(); !strings.Contains(text, `,interface="`+want+`"} 7`+"\n") {
+			t.Errorf("%q: %s", name, text)
+		}
+	}
+}
+
 // A pod was deleted at once and still ends, and its successor of the same name runs already.
 func TestResourceMetricsNameEachPodOnce(t *testing.T) {
 	e := &engine{}
