@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,15 +98,20 @@ func stamp(t time.Time) metav1.Time {
 // maxMessages is how many bytes the termination messages of a pod have together.
 const maxMessages = 12 << 10
 
-// trim gives every container the same share of maxMessages.
+// trim gives every container the same share of maxMessages, and makes text of what is none: a server would keep it so, and who
+// compares would send it again and again.
 func trim(pod *v1.Pod, s *v1.PodStatus) {
 	n := len(pod.Spec.Containers) + len(pod.Spec.InitContainers) + len(pod.Spec.EphemeralContainers)
 	share := maxMessages / max(n, 1)
 	for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
 		for i := range list {
 			for _, t := range []*v1.ContainerStateTerminated{list[i].State.Terminated, list[i].LastTerminationState.Terminated} {
-				if t != nil && len(t.Message) > share {
+				switch {
+				case t == nil:
+				case len(t.Message) > share:
 					t.Message = strings.ToValidUTF8(t.Message[:share], "") // never half a rune
+				case !utf8.ValidString(t.Message):
+					t.Message = string([]rune(t.Message))
 				}
 			}
 		}

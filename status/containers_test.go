@@ -1,6 +1,8 @@
 package status
 
 import (
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -302,6 +304,23 @@ func TestC077TerminationIsPassedThrough(t *testing.T) {
 		}
 		if diff := cmp.Diff(&want, s.ContainerStatuses[0].State.Terminated); diff != "" {
 			t.Errorf("%s %d: %s", tt.reason, tt.code, diff)
+		}
+	}
+}
+
+// What ends in the middle of a letter, and what is no text at all, is told as a server keeps it.
+func TestTerminationMessagesAreText(t *testing.T) {
+	for said, want := range map[string]string{"ende \xe3\x81\x82": "ende \u3042", "\x81\x82 ende": "\uFFFD\uFFFD ende", "caf\xe9": "caf\uFFFD", "": ""} {
+		c := exited("app", 0, 1)
+		c.Message = said
+		s := Compute(Input{Pod: pod(always, "app"), Seen: seen(c), Now: now})
+		if got := s.ContainerStatuses[0].State.Terminated.Message; got != want {
+			t.Errorf("%q is told as %q, want %q", said, got, want)
+		}
+		b, err := json.Marshal(s.ContainerStatuses[0].State.Terminated)
+		var kept v1.ContainerStateTerminated
+		if err := errors.Join(err, json.Unmarshal(b, &kept)); err != nil || kept.Message != want {
+			t.Errorf("a server keeps %q, %v", kept.Message, err)
 		}
 	}
 }
