@@ -252,7 +252,10 @@ func (v *validator) fieldRef(f *v1.ObjectFieldSelector, at *field.Path, allowed 
 	at = at.Child("fieldPath")
 	if path, key, ok := strings.Cut(f.FieldPath, "['"); ok && (path == "metadata.labels" || path == "metadata.annotations") {
 		key, ok := strings.CutSuffix(key, "']")
-		if !ok || len(validation.IsQualifiedName(strings.ToLower(key))) > 0 {
+		if path == "metadata.annotations" {
+			key = strings.ToLower(key) // they may have capitals where labels have a domain
+		}
+		if !ok || len(validation.IsQualifiedName(key)) > 0 {
 			v.add(at, "%s is not like %s['key']", quote(f.FieldPath), path)
 		}
 		return

@@ -78,6 +78,9 @@ func TestOddButGood(t *testing.T) {
 			p.Spec.HostNetwork, p.Spec.Containers[0].Ports = true, nil
 			p.Spec.InitContainers[1].Ports[0].HostPort = 8
 		},
+		"an annotation with capitals in its domain": func(p *v1.Pod) {
+			p.Spec.Containers[0].Env[3].ValueFrom.FieldRef.FieldPath = "metadata.annotations['Example.org/a']"
+		},
 		"a host address of version 4 as of version 6": func(p *v1.Pod) { p.Spec.Containers[0].Ports[0].HostIP = "::ffff:1.2.3.4" },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,6 +195,7 @@ func TestRulesOfContainers(t *testing.T) {
 		{"value from an unknown field", at + "env[1].valueFrom.fieldRef.fieldPath", c(func(c *v1.Container) { c.Env[1].ValueFrom.FieldRef.FieldPath = "spec.hostname" })},
 		{"value from another version", at + "env[1].valueFrom.fieldRef.apiVersion", c(func(c *v1.Container) { c.Env[1].ValueFrom.FieldRef.APIVersion = "v2" })},
 		{"value from half a label", at + "env[3].valueFrom.fieldRef.fieldPath", c(func(c *v1.Container) { c.Env[3].ValueFrom.FieldRef.FieldPath = "metadata.labels['a" })},
+		{"value from a label nothing can have", at + "env[3].valueFrom.fieldRef.fieldPath", c(func(c *v1.Container) { c.Env[3].ValueFrom.FieldRef.FieldPath = "metadata.labels['Example.org/a']" })},
 		{"value from an unknown amount", at + "env[2].valueFrom.resourceFieldRef.resource", c(func(c *v1.Container) { c.Env[2].ValueFrom.ResourceFieldRef.Resource = "limits.gpu" })},
 		{"value in odd units", at + "env[2].valueFrom.resourceFieldRef.divisor", c(func(c *v1.Container) { c.Env[2].ValueFrom.ResourceFieldRef.Divisor = resource.MustParse("2") })},
 		{"value from a file elsewhere", at + "env[4].valueFrom.fileKeyRef.volumeName", c(func(c *v1.Container) { c.Env[4].ValueFrom.FileKeyRef.VolumeName = "host" })},
