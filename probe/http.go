@@ -130,7 +130,7 @@ func notFollowed(res *http.Response, body []byte) string {
 func request(ctx context.Context, t HTTPTarget) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.URL, nil)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("URL %q is not one like http://host:port/path: %w", t.URL, err)
 	}
 	if u := req.URL; u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("URL %q is not one like http://host:port/path", t.URL)

@@ -343,6 +343,13 @@ func TestHTTPNoAnswer(t *testing.T) {
 		"a URL that is none": func() (probe.Result, string, error) {
 			return probe.HTTP(t.Context(), probe.HTTPTarget{URL: "http://[::1/"})
 		},
+		"an address without a scheme, as one gives it to TCP": func() (probe.Result, string, error) {
+			res, text, err := probe.HTTP(t.Context(), probe.HTTPTarget{URL: "127.0.0.1:80"})
+			if err != nil && !strings.Contains(err.Error(), "is not one like http://host:port/path") {
+				err = nil // nor would its reader know what to write
+			}
+			return res, text, err
+		},
 		"no URL": func() (probe.Result, string, error) { return probe.HTTP(t.Context(), probe.HTTPTarget{}) },
 		"a URL without a scheme": func() (probe.Result, string, error) {
 			return probe.HTTP(t.Context(), probe.HTTPTarget{URL: "localhost:80/healthz"})
