@@ -230,18 +230,18 @@ type Handler struct {
 	UserNamespaces, RecursiveRO bool
 }
 
-// Usage of a container at a moment.
+// Usage of a container at a moment, in bytes. What follows RootFS only some engines tell; it is zero where they do not.
 type Usage struct {
-	Container, Sandbox           string
-	At                           time.Time
-	CPUNanos, WorkingSet, RootFS int64
+	Container, Sandbox string // IDs; engines may leave that of the sandbox out
+	At                 time.Time
+	CPUNanos           int64 // processor time used since it started
+	WorkingSet, RootFS int64
 
-	// What only some engines tell; zero where they do not.
-
-	Memory, RSS, PageFaults, MajorPageFaults int64 // Memory counts what the kernel can drop at once, too
-	RootFSInodes                             int64
-	Swap, SwapAvailable                      int64 // bytes
-	SwapKnown                                bool  // otherwise these two are not
+	Memory, RSS                 int64 // Memory counts what the kernel can drop at once, too
+	PageFaults, MajorPageFaults int64 // how many since it started
+	RootFSInodes                int64 // how many
+	Swap, SwapAvailable         int64
+	SwapKnown                   bool // otherwise these two are not
 }
 
 // FSUsage of a file system images or containers lie on.

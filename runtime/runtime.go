@@ -139,7 +139,7 @@ type Sandbox struct {
 	HostNetwork  bool     // complete looks only
 }
 
-// Container is one instance of a container of a pod.
+// Container is one instance of a container of a pod. Started and all that follows is filled by complete looks only.
 type Container struct {
 	Pod         PodRef
 	ID          string
@@ -153,8 +153,6 @@ type Container struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Created     time.Time
-
-	// What follows is filled by complete looks only.
 
 	Started, Finished time.Time // zero: not yet
 	ExitCode          int32

@@ -37,7 +37,8 @@ type Runtime interface {
 	// restart policy says. Acted, beside an error too, brings the next call at once, RetryAt at its time, an error after a
 	// second and then more seldom. Without these it comes when somebody wakes the pod, as pleg does when Pods show a change,
 	// else at the next resync: so it is with runtime.ErrInProgress, which is told to nobody. A pod that is as it is to be gets
-	// no Acted and no error. Why a container does not run stands in runtime.Pod.Waiting.
+	// no Acted and no error. An error is told in the log and as an event; the status says why a container does not run only
+	// by runtime.Pod.Waiting.
 	Sync(ctx context.Context, pod *v1.Pod, in runtime.SyncInput) (runtime.SyncResult, error)
 	// Stop returns nil only when nothing of the pod runs, and nothing of it starts again; that holds of a pod that is gone.
 	// What runs is asked to end and has the grace that how says, or its own. When ctx ends before, it keeps the rest of it:
@@ -63,9 +64,12 @@ type Volumes interface {
 	Unmount(ctx context.Context, uid types.UID) error
 }
 
-// StatusSink is told how pods are, one call at a time for one pod. Finished is the last: the node has everything back, the
-// object may go; it comes again only for a pod that is deleted after it finished. runtime.ErrNotFound says that the object
-// is gone already; status.ErrRefused about the last status of a pod keeps nothing of it.
+// StatusSink is told how pods are, one call at a time for one pod, and often what it knows already: a status.Manager in
+// front of it leaves that out. Another error than those below has it told once more, seconds later. Finished is the last
+// call: the node has everything back, the object may go; it comes again only for a pod that is deleted after it finished. It
+// alone says that a pod from a file is over: as for the kubelet, its phase stays Running where its restart policy would have
+// started it again. runtime.ErrNotFound says that the object is gone already; status.ErrRefused about the last status of a
+// pod keeps nothing of it.
 type StatusSink interface {
 	UpdateStatus(ctx context.Context, pod *v1.Pod, s v1.PodStatus) error
 	Finished(ctx context.Context, pod *v1.Pod) error
