@@ -44,6 +44,9 @@ func main() {
 	root := flag.String("root", "", "directory for the state of pods, an absolute path")
 	file := flag.String("status", "/dev/stdout", "file that statuses are appended to")
 	flag.Parse()
+	if len(pods.feeds) == 0 {
+		must(0, errors.New("nobody brings the document: give -url or -push"))
+	}
 	obs := observe.To{Log: pods.log}
 	engine := must(process.New(process.Config{Root: filepath.Join(*root, "engine"), Observe: obs}))
 	a := must(agent.New(agent.Config{

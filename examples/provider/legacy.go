@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,13 +13,12 @@ import (
 // legacy is a provider as people write them for virtual-kubelet, over the same cloud. It makes its own statuses.
 type legacy struct {
 	cloud *Cloud
-	pods  map[string]*v1.Pod // called from one place here; a real one locks, or asks its backend
-	lock  chan struct{}
+
+	mu   sync.Mutex // guards pods; a real one may ask its backend instead
+	pods map[string]*v1.Pod
 }
 
-func newLegacy(c *Cloud) *legacy {
-	return &legacy{cloud: c, pods: map[string]*v1.Pod{}, lock: make(chan struct{}, 1)}
-}
+func newLegacy(c *Cloud) *legacy { return &legacy{cloud: c, pods: map[string]*v1.Pod{}} }
 
 // gone is the error virtual-kubelet knows by its method.
 type gone struct{}
@@ -27,8 +27,8 @@ func (gone) Error() string  { return "the pod is not there" }
 func (gone) NotFound() bool { return true }
 
 func (l *legacy) with(do func()) {
-	l.lock <- struct{}{}
-	defer func() { <-l.lock }()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	do()
 }
 

@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -28,6 +29,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/pleg"
 	probes "github.com/kubeletkit/kubeletkit/probe/manager"
 	"github.com/kubeletkit/kubeletkit/server"
@@ -40,6 +42,10 @@ func main() {
 	adapter := flag.Bool("adapter", false, "run the pods through a provider written for virtual-kubelet")
 	socket := flag.String("socket", "", "serve /pods and /containerLogs on this unix socket")
 	flag.Parse()
+	if flag.NArg() != 1 {
+		fmt.Fprintln(os.Stderr, "provider: give one directory with manifests, such as examples/provider/manifests")
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, flag.Arg(0), *socket, *adapter, os.Stdout); err != nil {
@@ -63,28 +69,29 @@ func run(ctx context.Context, manifests, socket string, adapter bool, out io.Wri
 	if err != nil {
 		return err
 	}
+	obs := observe.To{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))} // what goes wrong
 	var roster syncloop.Roster
 	pods, own, compute := parts(adapter)
-	lifecycle, err := pleg.New(pleg.Config{Source: pods, Tell: func(e pleg.Event) { roster.Wake(e.Pod.UID) }})
+	lifecycle, err := pleg.New(pleg.Config{Source: pods, Tell: func(e pleg.Event) { roster.Wake(e.Pod.UID) }, Observe: obs})
 	if err != nil {
 		return err
 	}
-	health, err := probes.New(probes.Config{Exec: own, Changed: roster.Wake})
+	health, err := probes.New(probes.Config{Exec: own, Changed: roster.Wake, Observe: obs})
 	if err != nil {
 		return err
 	}
-	files, err := staticpod.NewDir(staticpod.Config{Path: path, Node: "cloud"})
+	files, err := staticpod.NewDir(staticpod.Config{Path: path, Node: "cloud", Observe: obs})
 	if err != nil {
 		return err
 	}
 	loop, err := syncloop.New(syncloop.Config{
 		Sources: map[string]syncloop.PodSource{"file": files}, Runtime: pods, Sink: &lines{out: out, last: map[types.UID]string{}},
-		Probes: health, States: lifecycle, Roster: &roster, Status: compute,
+		Probes: health, States: lifecycle, Roster: &roster, Status: compute, Observe: obs,
 	})
 	if err != nil {
 		return err
 	}
-	handler, err := server.New(server.Config{Pods: &roster, Running: pods, Logs: own, Access: everybody{}})
+	handler, err := server.New(server.Config{Pods: &roster, Running: pods, Logs: own, Access: everybody{}, Observe: obs})
 	if err != nil {
 		return err
 	}

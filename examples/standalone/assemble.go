@@ -45,9 +45,12 @@ func assemble(o *options, out io.Writer, obs observe.To) (*agent.Agent, *process
 // run keeps pods running until ctx ends.
 func run(ctx context.Context, o *options, out, errOut io.Writer) error {
 	journal := new(observe.Journal)
-	obs := observe.To{Events: journal, Steps: journal}
+	level := slog.LevelWarn // such as a manifest that is refused
 	if o.verbose {
-		obs.Log = slog.New(slog.NewTextHandler(errOut, nil))
+		level = slog.LevelInfo
+	}
+	obs := observe.To{Log: slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level})), Events: journal, Steps: journal}
+	if o.verbose {
 		obs.Events = observe.EventsTo(journal, observe.LogEvents(obs.Log))
 	}
 	bin := filepath.Join(o.root, "bin")

@@ -59,13 +59,13 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) error {
 	}
 	f.StringVar(&o.root, "root", filepath.Join(os.TempDir(), fmt.Sprint("kubeletkit-standalone-", os.Geteuid())), "state and logs of pods")
 	f.BoolVar(&o.stop, "stop", false, "end all pods, remove what is left of them, and leave")
-	f.BoolVar(&o.verbose, "v", false, "log what the parts do")
+	f.BoolVar(&o.verbose, "v", false, "log all that the parts do, not only what goes wrong")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	if f.NArg() != 1 && !o.stop || f.NArg() != 0 && o.stop {
 		f.Usage()
-		return errors.New("one directory with manifests is needed, or -stop")
+		return errors.New("give one directory with manifests, or -stop and none")
 	}
 	var err error
 	if o.root, err = filepath.Abs(o.root); err != nil {

@@ -36,15 +36,19 @@ func web(ctx context.Context, args []string, out io.Writer) error {
 			http.Error(w, "not well", http.StatusInternalServerError)
 		}
 	})
-	s := &http.Server{Handler: mux, Addr: net.JoinHostPort("127.0.0.1", fmt.Sprint(*port)), ReadHeaderTimeout: time.Second}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(*port)))
+	if err != nil {
+		return err
+	}
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
 	stopped := make(chan struct{})
 	go func() { // ends with ctx
 		defer close(stopped)
 		<-ctx.Done()
 		_ = s.Close()
 	}()
-	fmt.Fprintln(out, "listening on", s.Addr)
-	if err := s.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+	fmt.Fprintln(out, "listening on", l.Addr())
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	<-stopped
