@@ -12,6 +12,8 @@
 //   - the Client itself registers and updates the Node object, makes and deletes mirror pods, asks for certificates
 //     (certificate.Requester) and for reviews (access.Reviewer).
 //
+// The node example makes a backend that is no container runtime a node of a cluster, with all that takes.
+//
 // # What it promises
 //
 //   - A source says nothing before the first complete list has come, and never takes a broken watch for an empty one.
