@@ -70,3 +70,12 @@ func TestEveryRuleIsDocumentedAndFindsAFault(t *testing.T) {
 }
 
 func TestTheExampleKeepsTheContract(t *testing.T) { testLamps(t) }
+
+func TestABackendWhosePodsAreOfOneContainerKeepsTheContract(t *testing.T) {
+	looptest.Run(t, func(t *testing.T) looptest.Fixture {
+		t.Helper()
+		f := right(t)
+		f.Pod = func(pod *v1.Pod) { pod.Spec.Containers = pod.Spec.Containers[:1] }
+		return f
+	})
+}

@@ -86,6 +86,7 @@ func heardByListing(s *scene) {
 	if s.Ends != nil {
 		pod = s.pod(s.Container, s.Ends(0))
 	}
+	ends := len(pod.Spec.Containers) > 1 // not where the fixture keeps one
 	pod.Spec.RestartPolicy = v1.RestartPolicyNever
 	var told ears[pleg.Event]
 	g, err := pleg.New(pleg.Config{Source: own{s.Runtime, s.made, new(atomic.Int64)}, Tell: told.tell, Period: s.Patience / 100})
@@ -97,7 +98,7 @@ func heardByListing(s *scene) {
 
 	seen, err := s.bring(pod, func(seen runtime.Pod) string {
 		a, b := seen.Newest("a"), seen.Newest("b")
-		if a == nil || a.State != runtime.Running || s.Ends != nil && (b == nil || b.State != runtime.Exited) {
+		if a == nil || a.State != runtime.Running || ends && (b == nil || b.State != runtime.Exited) {
 			return "container a does not run, or b has not ended"
 		}
 		return ""
@@ -115,7 +116,7 @@ func heardByListing(s *scene) {
 		}
 	}
 	hears(pleg.Started, seen.Newest("a").ID)
-	if s.Ends != nil {
+	if ends {
 		hears(pleg.Died, seen.Newest("b").ID)
 	}
 	_, err = s.end(pod.UID, pod, runtime.Termination{})
@@ -278,7 +279,8 @@ func takenThroughLife(s *scene) {
 	runs := func(n *node) func() bool {
 		return func() bool {
 			st := n.last[pod.UID]
-			return st.Phase == v1.PodRunning && len(st.ContainerStatuses) == 2 && st.ContainerStatuses[0].Ready && st.ContainerStatuses[1].Ready
+			waits := slices.ContainsFunc(st.ContainerStatuses, func(c v1.ContainerStatus) bool { return !c.Ready })
+			return st.Phase == v1.PodRunning && len(st.ContainerStatuses) == len(pod.Spec.Containers) && !waits
 		}
 	}
 	first := s.loop(pod)

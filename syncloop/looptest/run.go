@@ -33,8 +33,11 @@ type Fixture struct {
 	// nothing outlives the process.
 	Next func() syncloop.Runtime
 
-	Notifier runtime.Notifier  // as it would be given to pleg; nil: changes are found by listing
-	Pod      func(pod *v1.Pod) // makes what the suite asks for a pod this runtime takes: namespace, host network, labels; nil: it is taken as it is
+	Notifier runtime.Notifier // as it would be given to pleg; nil: changes are found by listing
+
+	// Pod makes what the suite asks for a pod this runtime takes: namespace, host network, labels; where pods are of one container
+	// it keeps the first. nil: it is taken as it is.
+	Pod func(pod *v1.Pod)
 
 	// Patience is how long a pod may take to come up, or to end once it was asked to or its grace is over. A call whose context
 	// has ended must return within a third of that. 0 means 30 s.
