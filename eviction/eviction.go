@@ -121,7 +121,8 @@ func (m *Manager) Run(ctx context.Context) error {
 }
 
 // Check makes one pass and answers which pods it ended, at most one for pressure and every one that is above a limit of its
-// own. It returns when they are gone and the node has back what they held, or took too long about it.
+// own. It returns when they are gone and the node has back what they held, or took too long about it. One that Pods cannot end
+// is not among them; the next pass tries again.
 func (m *Manager) Check(ctx context.Context) ([]types.UID, error) {
 	select {
 	case m.pass <- struct{}{}:
@@ -146,8 +147,7 @@ func (m *Manager) Check(ctx context.Context) ([]types.UID, error) {
 	if len(victims) == 0 && len(f.due) > 0 {
 		victims, err = m.relieve(ctx, pods, o, f.due, thresholds)
 	}
-	m.end(ctx, victims)
-	return uids(victims), err
+	return m.end(ctx, victims), err
 }
 
 // observe looks at the node.
@@ -212,14 +212,6 @@ type victim struct {
 	how         runtime.Termination
 	annotations map[string]string
 	last        int64 // so much memory in use ends its grace; 0: nothing does
-}
-
-func uids(list []victim) []types.UID {
-	var out []types.UID
-	for _, v := range list {
-		out = append(out, v.pod.UID)
-	}
-	return out
 }
 
 // overLimits are the pods that exceed a limit of their own.
@@ -322,20 +314,28 @@ func (m *Manager) clean(ctx context.Context, s Signal, l Layout, thresholds []Th
 	return false, nil
 }
 
-// end ends pods, all at a time, and waits until the node has everything back.
-func (m *Manager) end(ctx context.Context, victims []victim) {
+// end ends pods, all at a time, waits until the node has everything back, and answers those for which there was anything to wait.
+func (m *Manager) end(ctx context.Context, victims []victim) (ended []types.UID) {
 	if len(victims) == 0 {
-		return
+		return nil
 	}
+	failed := make([]bool, len(victims))
 	var all sync.WaitGroup
-	for _, v := range victims {
-		all.Go(func() { m.endOne(ctx, v) })
+	for i, v := range victims {
+		all.Go(func() { failed[i] = !m.endOne(ctx, v) })
 	}
 	all.Wait()
 	m.state.ended = time.Now() // what was measured before still counts them
+	for i, v := range victims {
+		if !failed[i] {
+			ended = append(ended, v.pod.UID)
+		}
+	}
+	return ended
 }
 
-func (m *Manager) endOne(ctx context.Context, v victim) {
+// endOne ends a pod. false: it cannot be ended, which is no matter of time.
+func (m *Manager) endOne(ctx context.Context, v victim) bool {
 	about := observe.Pod(v.pod.Namespace, v.pod.Name, string(v.pod.UID))
 	log := m.log.With("pod", v.pod.Name, "namespace", v.pod.Namespace, "uid", v.pod.UID)
 	log.Warn("a pod is evicted", "for", v.signal, "message", v.how.Message)
@@ -354,13 +354,15 @@ func (m *Manager) endOne(ctx context.Context, v victim) {
 			m.kill(v, log)
 		}
 	case err != nil && !errors.Is(err, runtime.ErrNotFound) && ctx.Err() == nil:
-		log.Warn("an evicted pod could not be ended", "err", err)
+		log.Warn("an evicted pod could not be ended; it is tried again", "err", err)
+		return false
 	}
 	wait, cancelWait := context.WithTimeout(ctx, settle)
 	defer cancelWait()
 	if err := m.cfg.Pods.Settled(wait, v.pod.UID); err != nil && ctx.Err() == nil {
 		log.Warn("the node does not have back yet what an evicted pod held", "err", err)
 	}
+	return true
 }
 
 // hasten kills a pod when memory runs out faster than it ends. calm stops that.

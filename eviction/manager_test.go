@@ -239,6 +239,34 @@ func TestAPodThatDoesNotEndCountsAndHoldsUpThePassForABoundedTime(t *testing.T) 
 	})
 }
 
+// unkillable are pods that cannot be ended, which is known at once.
+type unkillable struct {
+	*node
+	asked int
+}
+
+func (u *unkillable) Kill(context.Context, types.UID, runtime.Termination) error {
+	u.asked++
+	return errors.New("the socket of the backend is gone")
+}
+
+func TestAPodThatCannotBeEndedIsTriedAgainAtTheNextPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.run("a", 950*mi)
+		u := &unkillable{node: n}
+		m := n.manager(parse(t, list{"memory.available": "100Mi"}, nil, nil, nil), func(c *eviction.Config) { c.Pods = u })
+		ctx, stop := context.WithTimeout(t.Context(), 25*time.Second)
+		defer stop()
+		if err := m.Run(ctx); err != nil || u.asked != 3 {
+			t.Errorf("asked %d times in 25 s, %v", u.asked, err)
+		}
+		if ended, err := m.Check(t.Context()); len(ended) > 0 || err != nil {
+			t.Errorf("ended %v, %v", ended, err)
+		}
+	})
+}
+
 func TestMemoryGoesBeforeDisks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
