@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 )
 
 // What the metric calls limits of local storage.
@@ -30,7 +32,7 @@ func overLimit(p *v1.Pod, u Usage, l Layout) (limit, message string) {
 	}
 	for _, c := range u.Containers {
 		spec := containerOf(p, c.Name)
-		if spec == nil || isInit(p, spec) && !sidecar(spec) {
+		if spec == nil || isInit(p, spec) && !podspec.Sidecar(spec) {
 			continue
 		}
 		used := c.Logs.Bytes

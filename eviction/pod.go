@@ -17,7 +17,8 @@ func request(p *v1.Pod, name v1.ResourceName) int64 {
 }
 
 // total is a pod's share of a resource: of the pod as a whole where that says so, else its containers, or the most its init
-// containers need; plus overhead. It is written as its parts are. false: nobody says anything.
+// containers need; plus overhead. It is written as its parts are. false: nobody says anything. Unlike
+// podspec.Sum it allocates nothing: memory may be what runs short.
 func total(p *v1.Pod, name v1.ResourceName, list func(*v1.ResourceRequirements) v1.ResourceList) (sum resource.Quantity, said bool) {
 	if p.Spec.Resources != nil && podspec.PodLevel(name) {
 		if q, ok := list(p.Spec.Resources)[name]; ok {
@@ -36,7 +37,7 @@ func total(p *v1.Pod, name v1.ResourceName, list func(*v1.ResourceRequirements) 
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
 		n := get(c)
-		if sidecar(c) {
+		if podspec.Sidecar(c) {
 			sum.Add(n)
 			sidecars.Add(n)
 			n = sidecars.DeepCopy()
@@ -58,8 +59,4 @@ func withOverhead(p *v1.Pod, name v1.ResourceName, sum resource.Quantity) resour
 		sum.Add(q)
 	}
 	return sum
-}
-
-func sidecar(c *v1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }

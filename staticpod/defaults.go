@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 )
 
 // setDefaults sets what an API server sets on a pod that is created, as far as a node relies on it.
@@ -200,7 +202,7 @@ func defaultPodResources(spec *v1.PodSpec) {
 	if len(r.Limits)+len(r.Requests) == 0 {
 		return
 	}
-	for name, q := range sumOf(spec, func(c *v1.Container) v1.ResourceList { return c.Resources.Limits }) {
+	for name, q := range podspec.Sum(spec, func(c *v1.Container) v1.ResourceList { return c.Resources.Limits }) {
 		_, requested := r.Requests[name]
 		if _, ok := r.Limits[name]; !ok && !requested && hugePages(name) {
 			if r.Limits == nil {
@@ -212,53 +214,11 @@ func defaultPodResources(spec *v1.PodSpec) {
 	if len(r.Limits) == 0 {
 		return
 	}
-	sum := sumOf(spec, func(c *v1.Container) v1.ResourceList { return c.Resources.Requests })
+	sum := podspec.Sum(spec, func(c *v1.Container) v1.ResourceList { return c.Resources.Requests })
 	maps.DeleteFunc(sum, func(name v1.ResourceName, _ resource.Quantity) bool {
 		return name != v1.ResourceCPU && name != v1.ResourceMemory
 	})
 	r.Requests = requestLimits(requestLimits(r.Requests, sum), r.Limits)
-}
-
-// sumOf adds up what containers ask for: the regular ones and sidecars together, or a single init container
-// beside the sidecars before it, whichever is more.
-func sumOf(spec *v1.PodSpec, of func(*v1.Container) v1.ResourceList) v1.ResourceList {
-	sum, sidecars, peak := v1.ResourceList{}, v1.ResourceList{}, v1.ResourceList{}
-	for i := range spec.Containers {
-		addTo(sum, of(&spec.Containers[i]))
-	}
-	for i := range spec.InitContainers {
-		c := &spec.InitContainers[i]
-		if sidecar(c) {
-			addTo(sum, of(c))
-			addTo(sidecars, of(c))
-			continue
-		}
-		step := maps.Clone(sidecars)
-		addTo(step, of(c))
-		raiseTo(peak, step)
-	}
-	raiseTo(sum, peak)
-	return sum
-}
-
-func addTo(sum, more v1.ResourceList) {
-	for name, q := range more {
-		total := sum[name].DeepCopy()
-		total.Add(q)
-		sum[name] = total
-	}
-}
-
-func raiseTo(sum, least v1.ResourceList) {
-	for name, q := range least {
-		if have, ok := sum[name]; !ok || have.Cmp(q) < 0 {
-			sum[name] = q
-		}
-	}
-}
-
-func sidecar(c *v1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
 func hugePages(name v1.ResourceName) bool {

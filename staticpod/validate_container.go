@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 )
 
 const (
@@ -81,7 +83,7 @@ func (v *validator) container(c *v1.Container, at *field.Path) {
 // running checks what says how a container is watched, stopped and started again.
 func (v *validator) running(c *v1.Container, at *field.Path, regular bool) {
 	v.restarts(c, at)
-	if !regular && !sidecar(c) {
+	if !regular && !podspec.Sidecar(c) {
 		refuse := func(field string, set bool) {
 			if set {
 				v.add(at.Child(field), "does not work for an init container that runs to its end; give it restartPolicy Always, or remove this")

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 )
 
 // resources checks requests and limits; name checks the name of one resource.
@@ -103,9 +105,9 @@ func (v *validator) podResources() {
 		v.add(at.Child("claims"), "cannot be set for the pod as a whole")
 	}
 	v.resources(r, at, v.podResource)
-	sum := sumOf(v.spec, func(c *v1.Container) v1.ResourceList { return c.Resources.Requests })
+	sum := podspec.Sum(v.spec, func(c *v1.Container) v1.ResourceList { return c.Resources.Requests })
 	v.holds(r.Requests, sum, at.Child("requests"))
-	limits := sumOf(v.spec, func(c *v1.Container) v1.ResourceList { return c.Resources.Limits })
+	limits := podspec.Sum(v.spec, func(c *v1.Container) v1.ResourceList { return c.Resources.Limits })
 	for _, n := range names(limits) {
 		if hugePages(n) {
 			v.holds(r.Limits, v1.ResourceList{n: limits[n]}, at.Child("limits"))

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 )
 
 // Names in a directory of files that change all at once. What users see are links to what lies behind the link data; the
@@ -217,7 +219,7 @@ func stamped(name string) bool {
 // the runtime cannot make them.
 func nestedMounts(pod *v1.Pod, volume string) ([]string, error) {
 	var out []string
-	for _, c := range containers(pod) {
+	for _, c := range podspec.Containers(pod) {
 		for _, own := range c.VolumeMounts {
 			if own.Name != volume || own.SubPath != "" || own.SubPathExpr != "" {
 				continue

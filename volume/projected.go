@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 )
 
 // projected joins several sources in one directory; of two files with the same path the later one counts.
@@ -48,7 +50,7 @@ func (r request) pickToken(to payload, s *v1.ServiceAccountTokenProjection, mode
 
 // commonUser is whom all containers of a pod run as, nil if that is not one, or not said.
 func commonUser(pod *v1.Pod) (common *int64) {
-	for _, c := range containers(pod) {
+	for _, c := range podspec.Containers(pod) {
 		var user *int64
 		if pod.Spec.SecurityContext != nil {
 			user = pod.Spec.SecurityContext.RunAsUser

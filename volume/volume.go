@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/mount-utils"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
@@ -179,7 +180,7 @@ func (m *Manager) request(p *pod, pod *v1.Pod, v *v1.Volume, answers map[need]an
 // usedBy are the names of volumes some container mounts.
 func usedBy(pod *v1.Pod) map[string]bool {
 	used := map[string]bool{}
-	for _, c := range containers(pod) {
+	for _, c := range podspec.Containers(pod) {
 		for _, vm := range c.VolumeMounts {
 			used[vm.Name] = true
 		}
@@ -188,21 +189,6 @@ func usedBy(pod *v1.Pod) map[string]bool {
 		}
 	}
 	return used
-}
-
-// containers are those of every kind.
-func containers(pod *v1.Pod) []*v1.Container {
-	var out []*v1.Container
-	for i := range pod.Spec.InitContainers {
-		out = append(out, &pod.Spec.InitContainers[i])
-	}
-	for i := range pod.Spec.Containers {
-		out = append(out, &pod.Spec.Containers[i])
-	}
-	for i := range pod.Spec.EphemeralContainers {
-		out = append(out, (*v1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon))
-	}
-	return out
 }
 
 func (m *Manager) podDir(uid types.UID) string {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/observe"
 )
 
@@ -109,7 +110,7 @@ func summarize(pod *v1.Pod) summary {
 	}
 	sidecars := map[string]bool{}
 	for _, c := range pod.Spec.InitContainers {
-		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+		if podspec.Sidecar(&c) {
 			sidecars[c.Name] = true
 			s.containers++
 		}

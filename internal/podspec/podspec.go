@@ -1,5 +1,5 @@
-// Package podspec has rules of a pod's spec that several parts need: its QoS class, which API objects are static pods,
-// and the expansion of $(NAME).
+// Package podspec has rules of a pod's spec that several parts need: which containers it has, what they ask for together,
+// its QoS class, which API objects are static pods, and the expansion of $(NAME).
 package podspec
 
 import (
@@ -22,6 +22,26 @@ const (
 func Static(pod *v1.Pod) bool {
 	source, ok := pod.Annotations[SourceAnnotation]
 	return ok && source != "api"
+}
+
+// Sidecar says that an init container runs beside the others, started before them.
+func Sidecar(c *v1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+}
+
+// Containers are those of every kind.
+func Containers(pod *v1.Pod) []*v1.Container {
+	var out []*v1.Container
+	for i := range pod.Spec.InitContainers {
+		out = append(out, &pod.Spec.InitContainers[i])
+	}
+	for i := range pod.Spec.Containers {
+		out = append(out, &pod.Spec.Containers[i])
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		out = append(out, (*v1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+	return out
 }
 
 // Seconds is a time that a spec tells in seconds. Whoever writes the longest there is means as long as it takes: what is more

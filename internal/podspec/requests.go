@@ -5,7 +5,7 @@ import v1 "k8s.io/api/core/v1"
 // Requests is what a pod takes of a node: the sum of its containers or, where that is more, what its init containers
 // need one after the other beside the sidecars started before; replaced by requests of the pod itself; plus overhead.
 func Requests(pod *v1.Pod) v1.ResourceList {
-	sum := aggregate(pod, func(c *v1.Container) v1.ResourceList { return c.Resources.Requests })
+	sum := Sum(&pod.Spec, func(c *v1.Container) v1.ResourceList { return c.Resources.Requests })
 	if pod.Spec.Resources != nil {
 		override(sum, pod.Spec.Resources.Requests)
 	}
@@ -15,7 +15,7 @@ func Requests(pod *v1.Pod) v1.ResourceList {
 
 // Limits are the same of limits. Overhead adds to a limit, and makes none.
 func Limits(pod *v1.Pod) v1.ResourceList {
-	sum := aggregate(pod, func(c *v1.Container) v1.ResourceList { return c.Resources.Limits })
+	sum := Sum(&pod.Spec, func(c *v1.Container) v1.ResourceList { return c.Resources.Limits })
 	if pod.Spec.Resources != nil {
 		override(sum, pod.Spec.Resources.Limits)
 	}
@@ -44,14 +44,16 @@ func Limited(pod *v1.Pod, r v1.ResourceName) bool {
 	return len(pod.Spec.Containers) > 0
 }
 
-func aggregate(pod *v1.Pod, of func(*v1.Container) v1.ResourceList) v1.ResourceList {
+// Sum adds up what containers ask for: the regular ones and sidecars together or, where that is more, what an init container asks
+// for beside the sidecars started before it. The answer is the caller's own.
+func Sum(spec *v1.PodSpec, of func(*v1.Container) v1.ResourceList) v1.ResourceList {
 	sum, sidecars, initPeak := v1.ResourceList{}, v1.ResourceList{}, v1.ResourceList{}
-	for i := range pod.Spec.Containers {
-		add(sum, of(&pod.Spec.Containers[i]))
+	for i := range spec.Containers {
+		add(sum, of(&spec.Containers[i]))
 	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+	for i := range spec.InitContainers {
+		c := &spec.InitContainers[i]
+		if Sidecar(c) {
 			add(sum, of(c))
 			add(sidecars, of(c))
 			continue

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/probe"
 	"github.com/kubeletkit/kubeletkit/probe/podprobe"
@@ -142,8 +143,7 @@ func probed(pod *v1.Pod) iter.Seq2[*v1.Container, string] {
 		}
 		for i := range pod.Spec.InitContainers {
 			c := &pod.Spec.InitContainers[i]
-			sidecar := c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
-			if sidecar && probes(c) && !yield(c, "spec.initContainers{"+c.Name+"}") {
+			if podspec.Sidecar(c) && probes(c) && !yield(c, "spec.initContainers{"+c.Name+"}") {
 				return
 			}
 		}

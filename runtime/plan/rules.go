@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
@@ -38,7 +39,7 @@ func (k Kind) FieldPath(name string) string {
 
 // InitKind is the kind of a member of spec.initContainers.
 func InitKind(c *v1.Container) Kind {
-	if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+	if podspec.Sidecar(c) {
 		return Sidecar
 	}
 	return Init

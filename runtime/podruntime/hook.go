@@ -59,7 +59,7 @@ func (s *step) hookDone(c *v1.Container) {
 // hooksDue runs the postStart hooks of containers that run and whose hooks have not come to their end, as the agent did before, or as
 // it never heard of the start.
 func (s *step) hooksDue(ctx context.Context, p plan.Plan) {
-	for _, c := range allContainers(s.pod) {
+	for _, c := range podspec.Containers(s.pod) {
 		seen := s.in.Seen.Newest(c.Name)
 		if seen == nil || seen.State != runtime.Running || !s.owes(c) {
 			continue

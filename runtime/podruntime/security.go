@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
@@ -91,7 +92,7 @@ func imageUser(s *runtime.Security, img runtime.Image, nonRoot *bool) error {
 func sandboxSecurity(pod *v1.Pod, volumes map[string]runtime.Volume) (runtime.Security, error) {
 	ps := podSecurity(pod)
 	s := runtime.Security{UID: ps.RunAsUser, GID: ps.RunAsGroup, SELinux: seLinux(ps.SELinuxOptions), Seccomp: runtime.Profile{Type: runtime.RuntimeDefault}}
-	for _, c := range allContainers(pod) {
+	for _, c := range podspec.Containers(pod) {
 		s.Privileged = s.Privileged || c.SecurityContext != nil && isTrue(c.SecurityContext.Privileged)
 	}
 	err := podGroups(&s, ps, volumeGroups(volumes))

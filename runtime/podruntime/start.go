@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/plan"
 )
@@ -124,7 +125,7 @@ func (s *step) imageVolumes(ctx context.Context, m *making) error {
 			return slices.ContainsFunc(c.VolumeMounts, func(vm v1.VolumeMount) bool { return vm.Name == v.Name })
 		}
 		mine := mounts(m.spec)
-		if !mine && (s.idle[v.Name] || slices.ContainsFunc(allContainers(s.pod), mounts)) {
+		if !mine && (s.idle[v.Name] || slices.ContainsFunc(podspec.Containers(s.pod), mounts)) {
 			continue // another container's, or tried in this step
 		}
 		about, name := s.ref(""), ""

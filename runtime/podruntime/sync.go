@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubeletkit/kubeletkit/internal/podsizes"
+	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/observe"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/runtime/plan"
@@ -119,7 +120,7 @@ func (s *step) wait(p plan.Plan) {
 		starting[a.Container], busy = starting[a.Container] || starts, busy || starts
 	}
 	changed := false
-	for _, c := range allContainers(s.pod) {
+	for _, c := range podspec.Containers(s.pod) {
 		w, waits := p.Waiting[c.Name]
 		switch {
 		case waits:

@@ -224,7 +224,7 @@ func hostPorts(pod *v1.Pod) (list []hostPort) {
 		}
 	}
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+		if c := &pod.Spec.InitContainers[i]; podspec.Sidecar(c) {
 			add(c)
 		}
 	}
