@@ -202,7 +202,7 @@ func (r *Runtime) lastWords(c *runtime.Container) {
 	}
 	said := ""
 	for _, m := range c.Mounts {
-		if path := c.Annotations[runtime.AnnotationTerminationMessagePath]; path != "" && m.ContainerPath == path {
+		if path := c.Annotations[runtime.AnnotationTerminationMessagePath]; path != "" && m.ContainerPath == lastWordsPath(path) {
 			said = tail(m.HostPath, maxMessage)
 		}
 	}

@@ -55,9 +55,12 @@ func (r *Runtime) mountLastWords(c *runtime.ContainerConfig, spec *v1.Container)
 	if err != nil {
 		return err
 	}
-	c.Mounts = append(c.Mounts, runtime.Mount{HostPath: place, ContainerPath: spec.TerminationMessagePath, Relabel: r.cfg.Kernel.SELinux})
+	c.Mounts = append(c.Mounts, runtime.Mount{HostPath: place, ContainerPath: lastWordsPath(spec.TerminationMessagePath), Relabel: r.cfg.Kernel.SELinux})
 	return nil
 }
+
+// lastWordsPath is where a container finds that file: from its root on, in whatever way it is written.
+func lastWordsPath(p string) string { return path.Join("/", p) }
 
 // volumeMount is mount number i of the container.
 func (r *Runtime) volumeMount(ctx context.Context, m *making, i int, env *environ) (runtime.Mount, error) {

@@ -305,11 +305,16 @@ func TestTerminationMessage(t *testing.T) {
 	p := pod("echo from the log; exit 3", "sleep 100")
 	p.Spec.RestartPolicy = v1.RestartPolicyNever
 	p.Spec.Containers[0].TerminationMessagePolicy = v1.TerminationMessageFallbackToLogsOnError
+	p.Spec.Containers[1].TerminationMessagePath = "tmp//words/"
 	seen, _ := n.sync(p)
 	if got := seen.Newest("a").Message; !strings.Contains(got, "from the log") {
 		t.Errorf("fallback to the log: %q", got)
 	}
-	file := seen.Newest("b").Mounts[len(seen.Newest("b").Mounts)-1].HostPath
+	place := seen.Newest("b").Mounts[len(seen.Newest("b").Mounts)-1]
+	if place.ContainerPath != "/tmp/words" { // engines refuse paths that begin nowhere
+		t.Errorf("mounted at %q", place.ContainerPath)
+	}
+	file := place.HostPath
 	if err := os.WriteFile(file, []byte(strings.Repeat("x", 5000)+"the end"), 0o666); err != nil {
 		t.Fatal(err)
 	}
