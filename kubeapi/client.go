@@ -102,6 +102,9 @@ func New(cfg Config) (*Client, error) {
 	if cfg.REST == nil || cfg.Node == "" {
 		return nil, errors.New("kubeapi: REST and Node are required")
 	}
+	if cfg.QPS < 0 || cfg.Burst < 0 || cfg.EventBurst < 0 || cfg.Heartbeat < 0 {
+		return nil, fmt.Errorf("kubeapi: QPS %v, Burst %d, EventBurst %d and Heartbeat %v must not be negative", cfg.QPS, cfg.Burst, cfg.EventBurst, cfg.Heartbeat)
+	}
 	if cfg.QPS == 0 {
 		cfg.QPS = 50
 	}

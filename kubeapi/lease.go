@@ -3,6 +3,7 @@ package kubeapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
-// Lease tells every quarter of its duration that the node lives (KEP-589).
+// Lease tells every quarter of its duration that the node lives (KEP-589). Client is required.
 type Lease struct {
 	Client   *Client
 	Duration time.Duration // after which the node counts as silent; 0 means 40 s
@@ -32,6 +33,9 @@ const (
 
 // Run renews until ctx ends. Failures are logged and tried again for as long as it takes.
 func (l *Lease) Run(ctx context.Context) error {
+	if l.Client == nil || l.Duration < 0 {
+		return fmt.Errorf("kubeapi: a Lease needs a Client, and its Duration %v must not be negative", l.Duration)
+	}
 	duration := l.Duration
 	if duration == 0 {
 		duration = 40 * time.Second

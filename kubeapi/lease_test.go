@@ -227,3 +227,28 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		}
 	})
 }
+
+func TestConfigThatMakesNoSenseIsRefused(t *testing.T) {
+	b := apifake.New()
+	defer b.Close()
+	for name, c := range map[string]Config{
+		"nothing":              {},
+		"a negative rate":      {REST: b.Config(), Node: "n1", QPS: -1},
+		"a negative burst":     {REST: b.Config(), Node: "n1", Burst: -1},
+		"a negative heartbeat": {REST: b.Config(), Node: "n1", Heartbeat: -1},
+	} {
+		if _, err := New(c); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	client, err := New(Config{REST: b.Config(), Node: "n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.CloseIdle()
+	for _, l := range []*Lease{{}, {Client: client, Duration: -time.Second}} {
+		if l.Run(t.Context()) == nil {
+			t.Errorf("%+v: no error", l)
+		}
+	}
+}

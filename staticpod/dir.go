@@ -61,6 +61,9 @@ func NewDir(cfg Config) (*Dir, error) {
 	if len(validation.IsDNS1123Subdomain(strings.ToLower(cfg.Node))) > 0 {
 		return nil, fmt.Errorf("staticpod: node name %q is not a DNS name", cfg.Node)
 	}
+	if cfg.Rescan < 0 {
+		return nil, fmt.Errorf("staticpod: Rescan %v must not be negative", cfg.Rescan)
+	}
 	path, err := filepath.Abs(cfg.Path)
 	if err != nil {
 		return nil, fmt.Errorf("staticpod: make %s absolute: %w", cfg.Path, err)

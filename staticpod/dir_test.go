@@ -396,3 +396,16 @@ func TestAFileThatIsRemovedAndMadeAnewIsANewPod(t *testing.T) {
 		t.Error("an editor made it another pod")
 	}
 }
+
+func TestSourcesThatMakeNoSenseAreRefused(t *testing.T) {
+	for name, try := range map[string]func() error{
+		"no directory":       func() error { _, err := NewDir(Config{Node: "n"}); return err },
+		"a negative rescan":  func() error { _, err := NewDir(Config{Path: "/manifests", Node: "n", Rescan: -1}); return err },
+		"no URL":             func() error { _, err := NewURL(URLConfig{URL: "host:80", Node: "n"}); return err },
+		"a negative request": func() error { _, err := NewURL(URLConfig{URL: "http://host/", Node: "n", Every: -1}); return err },
+	} {
+		if try() == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

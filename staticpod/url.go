@@ -73,6 +73,9 @@ func NewURL(cfg URLConfig) (*URL, error) {
 	if err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https" {
 		return nil, errors.New("staticpod: the address of manifests is not one like https://host/path") // what it is may hold a password
 	}
+	if cfg.Every < 0 {
+		return nil, fmt.Errorf("staticpod: Every %v must not be negative", cfg.Every)
+	}
 	m, err := newURLMetrics(cfg.Observe)
 	if err != nil {
 		return nil, fmt.Errorf("staticpod: make metrics: %w", err)

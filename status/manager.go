@@ -91,6 +91,9 @@ func New(cfg Config) (*Manager, error) {
 	if cfg.Sink == nil {
 		return nil, errors.New("status: Sink is required")
 	}
+	if cfg.Parallel < 0 || cfg.StopWithin < 0 {
+		return nil, fmt.Errorf("status: Parallel %d and StopWithin %v must not be negative", cfg.Parallel, cfg.StopWithin)
+	}
 	cfg.Parallel = cmp.Or(cfg.Parallel, 4)
 	cfg.StopWithin = cmp.Or(cfg.StopWithin, 5*time.Second)
 	ins := cfg.Observe.Instruments()

@@ -554,3 +554,16 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("recorded\n%s", strings.Join(c.lines, "\n"))
 	}
 }
+
+func TestConfigThatMakesNoSenseIsRefused(t *testing.T) {
+	type sink struct{ Sink }
+	for name, c := range map[string]Config{
+		"nothing":                 {},
+		"calls of a negative sum": {Sink: sink{}, Parallel: -1},
+		"a negative time to stop": {Sink: sink{}, StopWithin: -time.Second},
+	} {
+		if _, err := New(c); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

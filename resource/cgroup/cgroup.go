@@ -25,7 +25,7 @@ type Config struct {
 	Root    string // the cgroup, there already, in which kubepods lies; empty: the root of all
 	Systemd bool   // names are those of slices, as an engine wants them that has systemd make its cgroups
 
-	PodPids int64         // processes and threads of one pod; 0: any number
+	PodPids int64         // processes and threads of one pod; 0 or less: any number
 	NoQuota bool          // CPU limits are not enforced
 	Reserve bool          // with cgroup v2 the kernel keeps for pods the memory they ask for
 	Period  time.Duration // of CPU limits; 0: 100 ms
@@ -65,6 +65,9 @@ func New(cfg Config) (*Tree, error) {
 	cfg.Interval = cmp.Or(cfg.Interval, time.Minute)
 	if cfg.Period < time.Millisecond || cfg.Period > time.Second {
 		return nil, fmt.Errorf("cgroup: a period of CPU limits of %v; it must be between 1ms and 1s", cfg.Period)
+	}
+	if cfg.Interval < 0 {
+		return nil, fmt.Errorf("cgroup: Interval %v must not be negative", cfg.Interval)
 	}
 	if cfg.Ours == nil {
 		cfg.Ours = func(types.UID) bool { return true }

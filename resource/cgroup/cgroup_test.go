@@ -373,3 +373,15 @@ func TestNoCgroups(t *testing.T) {
 		}
 	}
 }
+
+func TestTreesThatMakeNoSenseAreRefused(t *testing.T) {
+	for name, c := range map[string]Config{
+		"a negative interval":        {Interval: -1},
+		"a period beyond a second":   {Period: time.Minute},
+		"a name systemd cannot have": {Systemd: true, Root: "/a_b"},
+	} {
+		if _, err := New(c); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

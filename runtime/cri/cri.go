@@ -50,6 +50,9 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Runtime == nil {
 		return nil, errors.New("cri: Runtime is required")
 	}
+	if cfg.Timeout < 0 {
+		return nil, fmt.Errorf("cri: Timeout %v must not be negative", cfg.Timeout)
+	}
 	m, err := newMetrics(cfg.Observe)
 	if err != nil {
 		return nil, fmt.Errorf("cri: %w", err)

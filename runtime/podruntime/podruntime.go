@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	goruntime "runtime"
 	"time"
@@ -103,6 +104,9 @@ type Runtime struct {
 func New(cfg Config) (*Runtime, error) {
 	if cfg.Engine == nil {
 		return nil, errors.New("podruntime: Engine is required")
+	}
+	if cfg.Starts < 0 {
+		return nil, fmt.Errorf("podruntime: Starts %d must not be negative", cfg.Starts)
 	}
 	cfg.LogRoot = cmp.Or(cfg.LogRoot, "/var/log/pods")
 	cfg.Starts = cmp.Or(cfg.Starts, 2*goruntime.NumCPU())

@@ -611,3 +611,14 @@ func TestANameThatIsReservedForGoodIsGivenUp(t *testing.T) {
 		})
 	}
 }
+
+func TestConfigThatMakesNoSenseIsRefused(t *testing.T) {
+	for name, c := range map[string]Config{
+		"nothing":              {},
+		"less starts than one": {Engine: runtimetest.New(), Starts: -1},
+	} {
+		if _, err := New(c); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

@@ -97,6 +97,9 @@ func New(cfg Config) (*Reporter, error) {
 	if cfg.Initial != nil && cfg.Initial.Name != cfg.Name {
 		return nil, fmt.Errorf("nodestatus: Initial is named %q, the node %q", cfg.Initial.Name, cfg.Name)
 	}
+	if cfg.Every < 0 || cfg.Report < 0 {
+		return nil, fmt.Errorf("nodestatus: Every %v and Report %v must not be negative", cfg.Every, cfg.Report)
+	}
 	cfg.Every = cmp.Or(cfg.Every, 10*time.Second)
 	cfg.Report = cmp.Or(cfg.Report, 5*time.Minute)
 	ins := cfg.Observe.Instruments()

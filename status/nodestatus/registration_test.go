@@ -210,3 +210,18 @@ func TestReboot(t *testing.T) {
 		}
 	})
 }
+
+func TestConfigThatMakesNoSenseIsRefused(t *testing.T) {
+	type sink struct{ Sink }
+	for name, c := range map[string]Config{
+		"nothing":           {},
+		"nothing to make":   {Name: "n", Sink: sink{}},
+		"another's node":    {Name: "n", Sink: sink{}, Initial: &v1.Node{}},
+		"a negative round":  {Name: "n", Sink: sink{}, NoRegister: true, Every: -1},
+		"a negative report": {Name: "n", Sink: sink{}, NoRegister: true, Report: -1},
+	} {
+		if _, err := New(c); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
