@@ -195,9 +195,11 @@ func (l *Loop) Healthy() error {
 	return nil
 }
 
-// follow runs a source, and runs it again when it returns too early.
+// follow runs a source, and runs it again when it returns too early: soon if it went well for a while, else more and more seldom.
 func (l *Loop) follow(ctx context.Context, name string, s PodSource) {
-	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+	const first, most = time.Second, time.Minute
+	for wait := first; ; wait = min(2*wait, most) {
+		begun := time.Now()
 		err := s.Run(ctx, func(pods []*v1.Pod, complete bool) {
 			taken := make(chan struct{})
 			select {
@@ -213,7 +215,10 @@ func (l *Loop) follow(ctx context.Context, name string, s PodSource) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.log.Warn("a pod source ended too early; its pods stay and it is started again", "name", name, "err", err)
+		if time.Since(begun) >= most {
+			wait = first
+		}
+		l.log.Warn("a pod source ended too early; its pods stay and it is started again", "name", name, "err", err, "after", wait)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -113,6 +114,55 @@ func TestALoopRunsOnceAtATime(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// brief is a source that ends by itself after some time, each time it is run.
+type brief struct {
+	lasts  time.Duration
+	begins []time.Time
+}
+
+func (b *brief) Run(ctx context.Context, set func([]*v1.Pod, bool)) error {
+	b.begins = append(b.begins, time.Now())
+	set(nil, true)
+	select {
+	case <-ctx.Done():
+	case <-time.After(b.lasts):
+	}
+	return nil
+}
+
+func TestASourceThatEndsIsStartedAgain(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		lasts time.Duration
+		pause []time.Duration
+	}{
+		{"one that ends at once, more and more seldom", 0, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second}},
+		{"one that goes well for a while, soon", time.Hour, []time.Duration{time.Second, time.Second, time.Second, time.Second}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &brief{lasts: c.lasts}
+				loop, err := syncloop.New(syncloop.Config{Sources: map[string]syncloop.PodSource{"mine": b}, Runtime: new(instant), Sink: newNode(t)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithTimeout(t.Context(), 5*c.lasts+20*time.Second)
+				defer stop()
+				if err := loop.Run(ctx); err != nil {
+					t.Error(err)
+				}
+				var pauses []time.Duration
+				for i := range b.begins[1:] {
+					pauses = append(pauses, b.begins[i+1].Sub(b.begins[i])-c.lasts)
+				}
+				if len(pauses) < len(c.pause) || !slices.Equal(pauses[:len(c.pause)], c.pause) {
+					t.Errorf("it rested %v", pauses)
+				}
+			})
+		})
+	}
 }
 
 // eager is a Runtime that says at each step that it has changed something.

@@ -47,7 +47,7 @@ func (r *Roster) wake(uid types.UID) {
 }
 
 // Kill ends a pod before its time and returns nil when nothing of it runs any more. runtime.ErrNotFound: there is no such
-// pod. A pod that is ending already ends no later than it would have.
+// pod. A pod that is ending already ends no later than it would have. It waits as long as ctx allows, also when no loop runs.
 func (r *Roster) Kill(ctx context.Context, uid types.UID, how runtime.Termination) error {
 	r.mu.Lock()
 	w := r.pods[uid]
