@@ -29,6 +29,7 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 		return fmt.Errorf("take away volumes: %w", err)
 	}
 	p.volumes = nil
+	m.count(p, nil)
 	return nil
 }
 
@@ -270,6 +271,7 @@ func (m *Manager) sweep(ctx context.Context, uid types.UID, keep func(types.UID)
 	m.drop(p)
 	if found, err = m.clear(ctx, uid); err == nil {
 		p.volumes = nil
+		m.count(p, nil)
 	}
 	return found, err
 }

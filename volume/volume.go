@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,7 +59,17 @@ type Manager struct {
 	pods     map[types.UID]*pod
 	queue    []*feed
 	sweeping map[types.UID]bool // leftovers that somebody is taking away
+	total    map[tally]int      // volumes of all pods
 }
+
+// tally is what volumes are counted by.
+type tally struct{ plugin, state string }
+
+// States of volumes, as monitoring of kubelets names them.
+const (
+	wanted  = "desired_state_of_world"
+	inPlace = "actual_state_of_world"
+)
 
 // pod is what is remembered of one pod, beyond what the disk tells.
 type pod struct {
@@ -67,8 +78,9 @@ type pod struct {
 	feed    *feed             // nil: nothing comes from the API server
 	told    map[string]string // by volume, what people were told that cannot be brought up to date
 
-	users int            // calls that are at work or wait; the Manager's mutex guards it and held
-	held  map[string]int // by volume, subPaths that a container is being made with
+	users   int            // calls that are at work or wait; the Manager's mutex guards it and those below
+	held    map[string]int // by volume, subPaths that a container is being made with
+	counted map[tally]int  // of it, among all volumes
 }
 
 // New makes a Manager at rest.
@@ -89,7 +101,7 @@ func New(cfg Config) (*Manager, error) {
 	m, err := newMetrics(cfg.Observe)
 	return &Manager{
 		cfg: cfg, log: cfg.Observe.Logger(), metrics: m, detach: detach,
-		ready: make(chan struct{}, 1), pods: map[types.UID]*pod{}, sweeping: map[types.UID]bool{},
+		ready: make(chan struct{}, 1), pods: map[types.UID]*pod{}, sweeping: map[types.UID]bool{}, total: map[tally]int{},
 	}, err
 }
 
@@ -110,7 +122,7 @@ func (m *Manager) lock(ctx context.Context, uid types.UID) (p *pod, unlock func(
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		p.users--
-		if p.users == 0 && p.volumes == nil && p.feed == nil {
+		if p.users == 0 && p.volumes == nil && p.feed == nil && len(p.counted) == 0 {
 			delete(m.pods, uid)
 		}
 	}
@@ -143,6 +155,7 @@ func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) (map[string]runtime.Vo
 	used := usedBy(pod)
 	answers := m.supply(ctx, p, pod, used)
 	out := map[string]runtime.Volume{}
+	has := map[tally]int{}
 	var errs, pending []error
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -153,6 +166,7 @@ func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) (map[string]runtime.Vo
 			return nil, context.Cause(ctx)
 		}
 		begun := time.Now()
+		has[tally{plugin(kindOf(v)), wanted}]++
 		place, err := m.mount(ctx, m.request(p, pod, v, answers))
 		if errors.Is(err, runtime.ErrInProgress) {
 			pending = append(pending, fmt.Errorf("volume %q: %w", v.Name, err))
@@ -161,9 +175,12 @@ func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) (map[string]runtime.Vo
 		m.metrics.operation("volume_mount", kindOf(v), begun, err)
 		if err != nil {
 			errs = append(errs, setUpFailed(v.Name, err))
+		} else {
+			has[tally{plugin(kindOf(v)), inPlace}]++
 		}
 		out[v.Name] = place
 	}
+	m.count(p, has)
 	err = cmp.Or(errors.Join(errs...), errors.Join(pending...))
 	m.waits(p, err != nil)
 	if err != nil {
@@ -171,6 +188,28 @@ func (m *Manager) Mount(ctx context.Context, pod *v1.Pod) (map[string]runtime.Vo
 	}
 	p.volumes = out
 	return out, nil
+}
+
+// count tells how many volumes there are, now that a pod has these.
+func (m *Manager) count(p *pod, has map[tally]int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if maps.Equal(p.counted, has) {
+		return
+	}
+	changed := map[tally]bool{}
+	for t, n := range p.counted {
+		m.total[t] -= n
+		changed[t] = true
+	}
+	for t, n := range has {
+		m.total[t] += n
+		changed[t] = true
+	}
+	p.counted = has
+	for t := range changed {
+		m.metrics.volumes.Record(float64(m.total[t]), t.plugin, t.state)
+	}
 }
 
 func (m *Manager) request(p *pod, pod *v1.Pod, v *v1.Volume, answers map[need]answer) request {
@@ -235,13 +274,14 @@ func (m *Manager) unmount(path string) error {
 	return nil
 }
 
-type metrics struct{ operations, swept, unswept observe.Metric }
+type metrics struct{ operations, volumes, swept, unswept observe.Metric }
 
 func newMetrics(to observe.To) (metrics, error) {
 	in := to.Instruments()
 	return metrics{
 		operations: in.Histogram("storage_operation_duration_seconds", "Time to put a volume in place or to take it away.",
 			[]float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}, "volume_plugin", "operation_name", "status", "migrated"),
+		volumes: in.Gauge("volume_manager_total_volumes", "Volumes that pods are to have, and have.", "plugin_name", "state"),
 		swept:   in.Gauge("kubelet_orphan_pod_cleaned_volumes", "Pods that are no more whose volumes the latest sweep removed."),
 		unswept: in.Gauge("kubelet_orphan_pod_cleaned_volumes_errors", "Pods that are no more whose volumes the latest sweep could not remove."),
 	}, in.Err
@@ -252,5 +292,8 @@ func (m metrics) operation(name, kind string, begun time.Time, err error) {
 	if err != nil {
 		status = "fail-unknown"
 	}
-	m.operations.Record(time.Since(begun).Seconds(), "kubernetes.io/"+kind, name, status, "false")
+	m.operations.Record(time.Since(begun).Seconds(), plugin(kind), name, status, "false")
 }
+
+// plugin is what the kubelet calls those who put volumes of a kind in place.
+func plugin(kind string) string { return "kubernetes.io/" + kind }

@@ -50,6 +50,7 @@ type Tree struct {
 	cfg   Config
 	files files
 	log   *slog.Logger
+	took  observe.Metric
 	kick  chan struct{}
 
 	mu      sync.Mutex           // one change of the tree at a time; guards the rest
@@ -79,7 +80,10 @@ func New(cfg Config) (*Tree, error) {
 	if strings.Contains(root, "_") && cfg.Systemd {
 		return nil, fmt.Errorf("cgroup: root %s: systemd's names cannot have an underscore", root)
 	}
-	return &Tree{cfg: cfg, files: openFiles(cfg.Mount, root), log: cfg.Observe.Logger(), kick: make(chan struct{}, 1), exact: map[types.UID]values{}, strange: map[types.UID]bool{}}, nil
+	in := cfg.Observe.Instruments()
+	took := in.Histogram("kubelet_cgroup_manager_duration_seconds", "Time to make, change or remove the cgroup of a pod.",
+		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "operation_type")
+	return &Tree{cfg: cfg, files: openFiles(cfg.Mount, root), log: cfg.Observe.Logger(), took: took, kick: make(chan struct{}, 1), exact: map[types.UID]values{}, strange: map[types.UID]bool{}}, in.Err
 }
 
 func (t *Tree) at(n name) string { return n.path(t.cfg.Systemd) }
@@ -191,8 +195,13 @@ func (t *Tree) change(pod *v1.Pod, onlyMore bool) error {
 			return err
 		}
 	}
+	begun, operation := time.Now(), "create"
+	if t.files.exists(at) {
+		operation = "update"
+	}
+	defer func() { t.took.Record(time.Since(begun).Seconds(), operation) }()
 	gives := wants
-	if onlyMore && t.files.exists(at) {
+	if onlyMore && operation == "update" {
 		has, err := t.files.has(at)
 		if err != nil {
 			return err
@@ -236,11 +245,13 @@ func (t *Tree) Remove(ctx context.Context, uid types.UID) error {
 	t.forget(uid)
 	var errs []error
 	for _, in := range tiers() {
+		begun := time.Now()
 		found, err := t.files.remove(ctx, t.at(in.pod(uid)))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("cgroup of pod %s: %w", uid, err))
 		}
 		if found {
+			t.took.Record(time.Since(begun).Seconds(), "destroy")
 			break // a pod has one
 		}
 	}

@@ -3,6 +3,7 @@ package cgroup
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -382,6 +383,40 @@ func TestTreesThatMakeNoSenseAreRefused(t *testing.T) {
 	} {
 		if _, err := New(c); err == nil {
 			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// operations are what was measured, by kind.
+type operations map[string]int
+
+func (o operations) Histogram(string, string, []float64, ...string) (observe.Metric, error) {
+	return o, nil
+}
+func (o operations) Counter(string, string, ...string) (observe.Metric, error) { return o, nil }
+func (o operations) Gauge(string, string, ...string) (observe.Metric, error)   { return o, nil }
+
+func (o operations) Record(_ float64, labels ...string) { o[labels[0]]++ }
+func (o operations) Forget(...string)                   {}
+
+func TestChangesOfPodsAreMeasured(t *testing.T) {
+	o := operations{}
+	f := newFixture(t, 2, Config{Observe: observe.To{Metrics: o}})
+	pod := podOf("u1", "cpu=1")
+	for _, c := range []struct {
+		what string
+		do   func() error
+		want operations
+	}{
+		{"made", func() error { return f.Ensure(t.Context(), pod) }, operations{"create": 1}},
+		{"changed", func() error { return f.Ensure(t.Context(), podOf("u1", "cpu=2")) }, operations{"create": 1, "update": 1}},
+		{"taken from", func() error { return f.Shrink(t.Context(), pod) }, operations{"create": 1, "update": 2}},
+		{"nothing to take", func() error { return f.Shrink(t.Context(), pod) }, operations{"create": 1, "update": 2}},
+		{"removed", func() error { return f.Remove(t.Context(), "u1") }, operations{"create": 1, "update": 2, "destroy": 1}},
+		{"there is none", func() error { return f.Remove(t.Context(), "u1") }, operations{"create": 1, "update": 2, "destroy": 1}},
+	} {
+		if err := c.do(); err != nil || !maps.Equal(o, c.want) {
+			t.Errorf("%s: %v, %v, want %v", c.what, err, o, c.want)
 		}
 	}
 }
