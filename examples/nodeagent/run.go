@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/kubeletkit/kubeletkit/internal/layers"
@@ -25,7 +27,10 @@ type web struct {
 
 func newWeb(address string, port int, handler http.Handler, config *tls.Config, log *slog.Logger) (*web, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(address, fmt.Sprint(port)))
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("serve on %s port %d: %w by %s; stop that one, or give another port", address, port, err, cmp.Or(host("/").portOwner(port), "another process"))
+	case err != nil:
 		return nil, fmt.Errorf("serve on %s port %d: %w", address, port, err)
 	}
 	return &web{l, &http.Server{

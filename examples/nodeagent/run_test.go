@@ -230,8 +230,12 @@ func TestAHealthPortThatIsTakenEndsNobody(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
 	for range 3 {
-		if err := <-tries; err == nil {
+		err := <-tries
+		if err == nil {
 			t.Fatal("two on one port")
+		}
+		if me := fmt.Sprintf("(pid %d)", os.Getpid()); !strings.Contains(err.Error(), me) {
+			t.Errorf("%v; want %q named, who has it", err, me)
 		}
 	}
 	taken.Close()
