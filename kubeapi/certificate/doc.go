@@ -32,6 +32,6 @@
 //
 // Run starts no goroutine. Methods are safe for concurrent use.
 //
-// What to ask ([Config].Requests, a small interface), the kubeconfig around the file ([WriteKubeconfig] writes one) and closing
+// What to ask ([Requester], a small interface), the kubeconfig around the file ([WriteKubeconfig] writes one) and closing
 // connections made with an older certificate (Changed tells when) are the caller's.
 package certificate
