@@ -422,6 +422,8 @@ func TestAppArmor(t *testing.T) {
 		"of a container":            {pod: podOf(container(v1.AppArmorProfileTypeRuntimeDefault)), says: off},
 		"by annotation":             {pod: podOf(note("runtime/default")), says: off},
 		"by annotation, unconfined": {pod: podOf(note("unconfined"))},
+		"by an empty annotation":    {pod: podOf(note("")), says: off},
+		"an empty one, and enabled": {pod: podOf(note("")), enabled: true},
 		"by annotation, a file":     {pod: podOf(note("localhost/x")), enabled: true},
 		"by annotation, no file":    {pod: podOf(note("localhost/")), enabled: true, says: empty},
 		"enforced":                  {pod: podOf(pod(v1.AppArmorProfileTypeLocalhost, new("x"))), enabled: true},

@@ -71,13 +71,15 @@ func profilesOf(pod *v1.Pod) (out []*v1.AppArmorProfile) {
 	return out
 }
 
+// annotated is the profile that an annotation means. One that means none asks for enforcement all the same: whoever wrote it wanted
+// something.
 func annotated(value string) *v1.AppArmorProfile {
 	name, local := strings.CutPrefix(value, v1.DeprecatedAppArmorBetaProfileNamePrefix)
 	switch {
-	case value == v1.DeprecatedAppArmorBetaProfileRuntimeDefault:
-		return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}
+	case value == v1.DeprecatedAppArmorBetaProfileNameUnconfined:
+		return nil
 	case local:
 		return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
 	}
-	return nil
+	return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}
 }
