@@ -27,7 +27,7 @@ import (
 // a pod somebody has ended stays ended. Should the server know better, or an answer have been lost, it is asked, and the rest
 // is sent.
 type Sink struct {
-	Client *Client
+	Client *Client                      // required
 	Mirror func(static *v1.Pod) *v1.Pod // the mirror of a static pod, nil while it has none; nil: static pods are not told
 
 	mu   sync.Mutex

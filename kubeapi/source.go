@@ -2,6 +2,7 @@ package kubeapi
 
 import (
 	"context"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -13,13 +14,20 @@ import (
 // kept back and shown to Mirrors. What a pod says of its own source is overruled: these come from the API server. It is a
 // syncloop.PodSource.
 type Source struct {
-	Client  *Client
+	Client  *Client              // required
 	Mirrors func(pods []*v1.Pod) // called with all of them before each delivery; nil: nobody cares
 }
 
-// Run delivers until ctx ends. It waits for the Node object first: who admits pods must know labels and sizes.
+// Run delivers until ctx ends. It waits for the Node object first, which the Client follows while its Run runs: who admits pods
+// must know labels and sizes.
 func (s *Source) Run(ctx context.Context, set func(pods []*v1.Pod, complete bool)) error {
-	if s.Client.node.awaitOne(ctx) != nil {
+	const patience = 30 * time.Second
+	waits := time.AfterFunc(patience, func() {
+		s.Client.log.Warn("pods wait until the object of this node is known; see that the Client runs, and that the node is registered", "node", s.Client.cfg.Node)
+	})
+	err := s.Client.node.awaitOne(ctx)
+	waits.Stop()
+	if err != nil {
 		return nil // ctx has ended
 	}
 	pods := newWatched[*v1.Pod](s.Client, s.Client.pods, &v1.Pod{}, "pods", "", fields.OneTermEqualSelector("spec.nodeName", s.Client.cfg.Node))

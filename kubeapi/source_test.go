@@ -1,6 +1,7 @@
 package kubeapi
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -40,6 +41,19 @@ func TestASourceShowsThePodsOfItsNode(t *testing.T) {
 			if p.ManagedFields != nil {
 				t.Errorf("%s has managed fields", p.Name)
 			}
+		}
+	})
+}
+
+func TestASourceThatNobodyCanTellOfItsNodeSaysSo(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.node()
+		b.begin(func(ctx context.Context) error { // the Client does not run
+			return (&Source{Client: b.client}).Run(ctx, func([]*v1.Pod, bool) { b.Error("pods came") })
+		})
+		time.Sleep(time.Hour)
+		if said := b.log.Lines("see that the Client runs"); len(said) != 1 {
+			t.Errorf("%q", said)
 		}
 	})
 }
