@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -38,6 +39,11 @@ func serve(ctx context.Context, o *options, log *slog.Logger) error {
 	if err := checkKernel(o.kubelet, host("/")); err != nil {
 		return err
 	}
+	release, err := alone(ctx, o.flags.RootDir, 30*time.Second, log)
+	if err != nil {
+		return err
+	}
+	defer release()
 	var b build
 	registry, ofProbes := prometheus.NewRegistry(), prometheus.NewRegistry()
 	registry.MustRegister(buildInfo(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
