@@ -2,7 +2,9 @@ package looptest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"slices"
 	"strings"
@@ -257,7 +259,9 @@ func (n *node) until(what string, holds func() bool) {
 	}) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.s.keeps(broken("mend what other rules found first; then look at the log of the loop, and at the statuses", "within %v it did not come about that %s. The log:\n%s\nthe statuses: %+v", 2*n.s.Patience, what, n.log.String(), n.last))
+		statuses, _ := json.Marshal(n.last) // plain values: cannot fail
+		n.s.keeps(broken("mend what other rules found first; then look at the log of the loop, and at the statuses",
+			"within %v it did not come about that %s. The log: %s\nthe statuses: %s", 2*n.s.Patience, what, cmp.Or(n.log.String(), "nothing was said"), statuses))
 	}
 }
 
