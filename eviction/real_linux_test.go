@@ -169,7 +169,7 @@ func TestARealDiskThatRunsFull(t *testing.T) {
 		Source: eviction.FromSummary(figures.Summary), Pods: s, Images: images, Transition: time.Nanosecond,
 		Thresholds: parse(t, list{"nodefs.available": "20%"}, nil, nil, nil),
 		Layout: func(ctx context.Context) (eviction.Layout, error) {
-			apart, err := figures.ImagesApart(ctx)
+			apart, _, err := figures.Apart(ctx)
 			if apart {
 				err = errors.Join(err, errors.New("they lie on one disk"))
 			}

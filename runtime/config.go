@@ -249,4 +249,5 @@ type FSUsage struct {
 	Mountpoint string
 	Used       int64 // bytes
 	Inodes     int64 // used; 0: not known
+	Written    bool  // by containers: what they write lies there, images need not
 }

@@ -111,5 +111,7 @@ type LogReopener interface {
 // Stats are the engine's figures of what runs and of the file systems it lives on.
 type Stats interface {
 	ContainerStats(ctx context.Context, f Filter) ([]Usage, error)
+
+	// ImageFS is where images lie, the first of them first, and if the engine tells that, where containers write.
 	ImageFS(ctx context.Context) ([]FSUsage, error)
 }

@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
 // node reads the figures of the node itself. Only memory is a must: who guards the node cannot do without.
@@ -89,25 +91,52 @@ func ioStats(at metav1.Time, p *stats.PSIStats) *stats.IOStats {
 	return &stats.IOStats{Time: at, PSI: p}
 }
 
-// images fills in the file system of images, and answers how full it is; nothing while an engine does not tell where it is.
+// images fills in the file systems of images and of what containers write, and answers how full the latter is; nothing while an
+// engine does not tell where they are.
 func (c *Collector) images(ctx context.Context, now time.Time, node *stats.NodeStats) (DiskUsage, error) {
 	used, err := c.cfg.Engine.ImageFS(ctx)
-	if err != nil || len(used) == 0 {
+	images, written := placesOf(used)
+	if err != nil || images == nil {
 		return DiskUsage{}, err
 	}
 	at := metav1.NewTime(now)
-	disk, err := c.cfg.Disk(used[0].Mountpoint)
-	info := fsStats(at, disk, used[0].Used)
-	info.InodesUsed = nil // those of images, which only some engines tell
-	if used[0].Inodes > 0 {
-		info.InodesUsed = bytes(used[0].Inodes)
-	}
-	if err != nil { // it may be a place only the engine sees
-		c.log.Debug("the file system of images cannot be measured", "err", err)
-		info = &stats.FsStats{Time: at, UsedBytes: bytes(used[0].Used)}
-	}
+	disk, info := c.place(at, images)
 	node.Runtime = &stats.RuntimeStats{ImageFs: info, ContainerFs: info}
+	if written != images {
+		disk, node.Runtime.ContainerFs = c.place(at, written)
+	}
 	return disk, nil
+}
+
+// placesOf tells where images lie, and where containers write: at the same place, unless the engine says otherwise. nil: it says nothing.
+func placesOf(all []runtime.FSUsage) (images, written *runtime.FSUsage) {
+	for i := range all {
+		switch f := &all[i]; {
+		case f.Written && written == nil:
+			written = f
+		case !f.Written && images == nil:
+			images = f
+		}
+	}
+	if written == nil {
+		written = images
+	}
+	return images, written
+}
+
+// place measures a file system of the engine's.
+func (c *Collector) place(at metav1.Time, of *runtime.FSUsage) (DiskUsage, *stats.FsStats) {
+	disk, err := c.cfg.Disk(of.Mountpoint)
+	if err != nil { // it may be a place only the engine sees
+		c.log.Debug("a file system of the container runtime cannot be measured", "err", err)
+		return disk, &stats.FsStats{Time: at, UsedBytes: bytes(of.Used)}
+	}
+	info := fsStats(at, disk, of.Used)
+	info.InodesUsed = nil // those of what lies there, which only some engines tell
+	if of.Inodes > 0 {
+		info.InodesUsed = bytes(of.Inodes)
+	}
+	return disk, info
 }
 
 func memoryStats(at metav1.Time, u memoryUse, total int64, huge map[int64]int64) *stats.MemoryStats {

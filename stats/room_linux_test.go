@@ -306,23 +306,43 @@ func TestCgroupsOfPods(t *testing.T) {
 	}
 }
 
-func TestCase_c054_ImagesApartIsToldByDevice(t *testing.T) {
-	at := func(root, images string) (bool, error) {
-		c, err := New(Config{RootDir: root, Engine: &engine{fs: []runtime.FSUsage{{Mountpoint: images}}}})
+func TestCase_c054_WhatLiesApartIsToldByDevice(t *testing.T) {
+	dir := t.TempDir()
+	beside, apart := filepath.Dir(dir), "/proc"
+	for name, c := range map[string]struct {
+		images, containers string // empty: the engine does not say
+		want               string
+	}{
+		"one disk":                        {beside, "", "false false"},
+		"images apart":                    {apart, "", "true true"},
+		"both, at two places of one disk": {beside, dir, "false false"},
+		"both apart":                      {apart, "/proc/sys", "true true"},
+		"images alone apart":              {apart, beside, "true false"}, // kubernetes/enhancements#4191
+		"containers alone apart":          {beside, apart, "false true"},
+		"containers nobody knows where":   {apart, "/no/such", "true true"},
+		"images nobody knows where":       {"/no/such", "", "an error"},
+		"an engine that says nothing":     {"", "", "an error"},
+		"only where containers write":     {"", beside, "an error"},
+	} {
+		var fs []runtime.FSUsage
+		if c.containers != "" {
+			fs = append(fs, runtime.FSUsage{Mountpoint: c.containers, Written: true})
+		}
+		if c.images != "" {
+			fs = append(fs, runtime.FSUsage{Mountpoint: c.images})
+		}
+		collector, err := New(Config{RootDir: dir, Engine: &engine{fs: fs}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return c.ImagesApart(t.Context())
-	}
-	dir := t.TempDir()
-	if apart, err := at(dir, filepath.Dir(dir)); apart || err != nil {
-		t.Error(apart, err)
-	}
-	if apart, err := at(dir, "/proc"); !apart || err != nil {
-		t.Error(apart, err)
-	}
-	if _, err := at(dir, "/no/such"); err == nil {
-		t.Error("no error")
+		images, written, err := collector.Apart(t.Context())
+		got := fmt.Sprint(images, written)
+		if err != nil {
+			got = "an error"
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, %v, want %s", name, got, err, c.want)
+		}
 	}
 }
 

@@ -106,36 +106,58 @@ func (c *Collector) ImageDisk(ctx context.Context) (capacity, available int64, e
 	if c.cfg.Engine == nil {
 		return 0, 0, errors.New("stats: there is no engine to ask where images lie")
 	}
-	used, err := c.cfg.Engine.ImageFS(ctx)
+	images, _, err := c.places(ctx)
 	if err != nil {
-		return 0, 0, fmt.Errorf("ask where images lie: %w", err)
+		return 0, 0, err
 	}
-	if len(used) == 0 {
-		return 0, 0, errors.New("the container runtime does not say where images lie")
-	}
-	u, err := c.cfg.Disk(used[0].Mountpoint)
+	u, err := c.cfg.Disk(images.Mountpoint)
 	return u.Capacity, u.Available, err
 }
 
-// ImagesApart says whether images lie on another file system than the root directory. It is told by devices, so that one that is
-// mounted at two places is one.
-func (c *Collector) ImagesApart(ctx context.Context) (bool, error) {
-	if c.cfg.Engine == nil {
-		return false, nil
-	}
+// places asks the engine where images lie, and where containers write.
+func (c *Collector) places(ctx context.Context) (images, written *runtime.FSUsage, err error) {
 	used, err := c.cfg.Engine.ImageFS(ctx)
-	if err != nil || len(used) == 0 {
-		return false, cmp.Or(err, errors.New("the container runtime does not say where images lie"))
-	}
-	images, err := os.Stat(used[0].Mountpoint)
 	if err != nil {
-		return false, fmt.Errorf("look where images lie: %w", err)
+		return nil, nil, fmt.Errorf("ask where images lie: %w", err)
+	}
+	if images, written = placesOf(used); images == nil {
+		err = errors.New("the container runtime does not say where images lie")
+	}
+	return images, written, err
+}
+
+// Apart says whether images, and what containers write, lie on other file systems than the root directory. It is told by devices,
+// so that one that is mounted at two places is one.
+func (c *Collector) Apart(ctx context.Context) (images, written bool, err error) {
+	if c.cfg.Engine == nil {
+		return false, false, nil
+	}
+	i, w, err := c.places(ctx)
+	if err != nil {
+		return false, false, err
+	}
+	if images, err = c.apart(i.Mountpoint); err != nil || w == i {
+		return images, images, err
+	}
+	written, err = c.apart(w.Mountpoint)
+	if err != nil { // where images lie decides, as where an engine does not tell
+		c.log.Warn("it cannot be seen where containers write; they count as beside images", "err", err)
+		written = images
+	}
+	return images, written, nil
+}
+
+// apart says that a directory lies on another file system than the root directory.
+func (c *Collector) apart(dir string) (bool, error) {
+	there, err := os.Stat(dir)
+	if err != nil {
+		return false, fmt.Errorf("look where the container runtime keeps things: %w", err)
 	}
 	root, err := os.Stat(c.cfg.RootDir)
 	if err != nil {
 		return false, fmt.Errorf("look at the root directory: %w", err)
 	}
-	return fileOf(images).device != fileOf(root).device, nil
+	return fileOf(there).device != fileOf(root).device, nil
 }
 
 // rootDisk looks at the root directory, or as long as that does not exist at what it will be made in.

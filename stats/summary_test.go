@@ -399,6 +399,20 @@ func TestSummaryOfLittle(t *testing.T) {
 			t.Errorf("%+v, %v", s, err)
 		}
 	})
+	t.Run("an engine whose containers write elsewhere", func(t *testing.T) {
+		e := &engine{usage: usage(time.Now()), fs: []runtime.FSUsage{{Mountpoint: "/var/lib/kubelet", Used: 6, Inodes: 3, Written: true}, {Mountpoint: "/var/lib/containerd", Used: 5}}}
+		s, err := collector(t, "v1", e).Summary(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		images, written := s.Node.Runtime.ImageFs, s.Node.Runtime.ContainerFs
+		if *images.UsedBytes != 5 || *images.CapacityBytes != 2000 || *written.UsedBytes != 6 || *written.CapacityBytes != 1000 || *written.InodesUsed != 3 {
+			t.Errorf("images %+v, what containers write %+v", images, written)
+		}
+		if capacity := *s.Pods[0].Containers[0].Rootfs.CapacityBytes; capacity != 1000 {
+			t.Errorf("a container may write %d", capacity)
+		}
+	})
 	t.Run("a kernel without the memory controller", func(t *testing.T) {
 		dir := t.TempDir()
 		if err := os.CopyFS(dir, os.DirFS("testdata/v1")); err != nil {
@@ -422,6 +436,10 @@ func TestImageDisk(t *testing.T) {
 	c := collector(t, "v1", &engine{fs: []runtime.FSUsage{{Mountpoint: "/var/lib/containerd"}}})
 	if capacity, available, err := c.ImageDisk(t.Context()); capacity != 2000 || available != 1400 || err != nil {
 		t.Error(capacity, available, err)
+	}
+	c = collector(t, "v1", &engine{fs: []runtime.FSUsage{{Mountpoint: "/var/lib/kubelet", Written: true}, {Mountpoint: "/var/lib/containerd"}}})
+	if capacity, _, err := c.ImageDisk(t.Context()); capacity != 2000 || err != nil {
+		t.Error(capacity, err)
 	}
 	if _, _, err := collector(t, "v1", &engine{}).ImageDisk(t.Context()); err == nil {
 		t.Error("an engine that does not say where images lie: no error")

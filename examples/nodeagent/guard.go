@@ -43,11 +43,14 @@ type guarded struct {
 	changed func() // the node is under pressure, or no more
 }
 
-// layout tells whether images lie apart.
+// layout tells whether images lie apart, and with them what containers write.
 func (g guarded) layout(ctx context.Context) (eviction.Layout, error) {
-	apart, err := g.figures.ImagesApart(ctx)
-	if apart {
+	images, written, err := g.figures.Apart(ctx)
+	switch {
+	case written:
 		return eviction.ImagesApart, err
+	case images:
+		return eviction.Split, err
 	}
 	return eviction.OneDisk, err
 }

@@ -250,6 +250,22 @@ func TestErrorsSayWhatTheyMean(t *testing.T) {
 	})
 }
 
+func TestWhereImagesLieAndWhereContainersWrite(t *testing.T) {
+	fake := runtimetest.New(busybox())
+	fake.ImageDir = "/images"
+	e := serve(t, fake, cri.Config{})
+	for _, dir := range []string{"", "/writes"} {
+		fake.WriteDir = dir
+		want := []runtime.FSUsage{{Mountpoint: "/images", Used: 4 << 20}, {Mountpoint: "/writes", Written: true}}
+		if dir == "" {
+			want = want[:1]
+		}
+		if got, err := e.ImageFS(t.Context()); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+	}
+}
+
 func TestInfoNeedsNoCgroupDriver(t *testing.T) {
 	fake := runtimetest.New()
 	e := serve(t, fake, cri.Config{})

@@ -32,7 +32,7 @@ func (e *Engine) ContainerStats(ctx context.Context, f runtime.Filter) ([]runtim
 	return list, nil
 }
 
-// ImageFS is where images lie and how much they take.
+// ImageFS is where images lie, and where containers write, and how much they take.
 func (e *Engine) ImageFS(ctx context.Context) ([]runtime.FSUsage, error) {
 	a, err := invoke(ctx, e, call{op: "image_fs_info", what: "ask for the image file system"}, e.image.ImageFsInfo, &cri.ImageFsInfoRequest{})
 	if err != nil {
@@ -40,9 +40,18 @@ func (e *Engine) ImageFS(ctx context.Context) ([]runtime.FSUsage, error) {
 	}
 	var list []runtime.FSUsage
 	for _, fs := range a.GetImageFilesystems() {
-		list = append(list, runtime.FSUsage{Mountpoint: fs.GetFsId().GetMountpoint(), Used: figure(fs.GetUsedBytes()), Inodes: figure(fs.GetInodesUsed())})
+		list = append(list, fsUsage(fs))
+	}
+	for _, fs := range a.GetContainerFilesystems() {
+		u := fsUsage(fs)
+		u.Written = true
+		list = append(list, u)
 	}
 	return list, nil
+}
+
+func fsUsage(fs *cri.FilesystemUsage) runtime.FSUsage {
+	return runtime.FSUsage{Mountpoint: fs.GetFsId().GetMountpoint(), Used: figure(fs.GetUsedBytes()), Inodes: figure(fs.GetInodesUsed())}
 }
 
 func usage(s *cri.ContainerStats) runtime.Usage {

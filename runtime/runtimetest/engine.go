@@ -23,6 +23,9 @@ type Engine struct {
 	// ImageDir is where it says that images lie. Nothing is written there; empty is a place that does not exist.
 	ImageDir string
 
+	// WriteDir is where it says that containers write; empty: it says nothing of that.
+	WriteDir string
+
 	mu         sync.Mutex // guards what follows
 	info       runtime.Info
 	sandboxes  map[string]*sandbox

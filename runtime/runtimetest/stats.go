@@ -23,7 +23,7 @@ func (e *Engine) ContainerStats(ctx context.Context, f runtime.Filter) ([]runtim
 	})
 }
 
-// ImageFS is one file system that holds the sizes of all images.
+// ImageFS is one file system that holds the sizes of all images, and perhaps one where containers write.
 func (e *Engine) ImageFS(ctx context.Context) ([]runtime.FSUsage, error) {
 	return do(ctx, e, Call{Method: "ImageFS"}, func() ([]runtime.FSUsage, error) {
 		e.mu.Lock()
@@ -32,6 +32,9 @@ func (e *Engine) ImageFS(ctx context.Context) ([]runtime.FSUsage, error) {
 		for _, i := range e.images {
 			fs.Used += i.Size
 		}
-		return []runtime.FSUsage{fs}, nil
+		if e.WriteDir == "" {
+			return []runtime.FSUsage{fs}, nil
+		}
+		return []runtime.FSUsage{fs, {Mountpoint: e.WriteDir, Written: true}}, nil
 	})
 }

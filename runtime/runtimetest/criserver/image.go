@@ -58,9 +58,12 @@ func (s *imageService) ImageFsInfo(ctx context.Context, _ *cri.ImageFsInfoReques
 	list, err := s.engine.ImageFS(ctx)
 	a := &cri.ImageFsInfoResponse{}
 	for _, fs := range list {
-		a.ImageFilesystems = append(a.ImageFilesystems, &cri.FilesystemUsage{
-			FsId: &cri.FilesystemIdentifier{Mountpoint: fs.Mountpoint}, UsedBytes: figure(fs.Used),
-		})
+		u := &cri.FilesystemUsage{FsId: &cri.FilesystemIdentifier{Mountpoint: fs.Mountpoint}, UsedBytes: figure(fs.Used)}
+		if fs.Written {
+			a.ContainerFilesystems = append(a.ContainerFilesystems, u)
+		} else {
+			a.ImageFilesystems = append(a.ImageFilesystems, u)
+		}
 	}
 	return answer(a, err)
 }
