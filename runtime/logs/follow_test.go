@@ -101,6 +101,31 @@ func TestFollowWithNoTailGivesOnlyWhatIsNew(t *testing.T) {
 	f.want("new")
 }
 
+func TestFollowBeginsInTheFileThatWasMovedAwayLast(t *testing.T) {
+	path := write(t, rec(3, "stdout", "F", "three"))
+	if err := os.WriteFile(path+".20260102-030403", []byte(rec(1, "stdout", "F", "one")+rec(2, "stdout", "F", "two")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := &following{t: t, path: path}
+	f.reopen()
+	rc, err := Open(t.Context(), path, Options{Tail: 2, Follow: true, Done: f.ended.Load})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rc.Close() })
+	f.rc, f.lines = rc, bufio.NewReader(rc)
+	f.want("two")
+	f.want("three")
+	f.print(rec(4, "stdout", "F", "four"))
+	f.want("four")
+	f.rename(".20260102-030405")
+	f.reopen()
+	f.print(rec(5, "stdout", "F", "five"))
+	f.want("five")
+	f.ended.Store(true)
+	f.wantEnd()
+}
+
 func TestFollowOfAnEndedContainerEnds(t *testing.T) {
 	f := follow(t, rec(1, "stdout", "F", "old")+rec(1, "stdout", "P", "end"), Options{})
 	f.ended.Store(true)

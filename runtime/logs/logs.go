@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,7 +26,7 @@ const (
 
 // Options choose what is read. The zero value is everything that is in the file now.
 type Options struct {
-	Tail   int64     // the last so many lines of those there are; 0: all; negative: none, only what is new
+	Tail   int64     // the last so many lines, also of the file that was moved away last; 0: all of the file; negative: none, only what is new
 	Limit  int64     // give out so many bytes, then end, even within a line; 0 or negative: no limit
 	Since  time.Time // only lines not older; zero: all
 	Stream string    // Stdout or Stderr; empty: both, as they come
@@ -69,6 +70,7 @@ type reader struct {
 	path   string
 	limit  int64 // bytes still to be given out; 0 or negative: no limit
 	src    source
+	then   *source // read after src, which is the file that was moved away before; nil: there is none
 	lines  joiner
 	out    []byte    // of lines.out, not read yet
 	follow *follower // nil: do not
@@ -102,10 +104,38 @@ func (r *reader) open(o Options) error {
 	}
 	m, err := tail(f, info.Size(), o.Tail, o.Stream)
 	r.src.at = m.at
+	if err == nil && m.have < o.Tail {
+		if before, earlier := r.before(info, o, m.have); before != nil {
+			live := r.src
+			live.at = 0
+			r.src, r.then, m = source{file: before, at: earlier.at, end: -1}, &live, earlier
+		}
+	}
 	for i, n := range m.skip {
 		r.lines.lines[i].skip = n
 	}
 	return err
+}
+
+// before is the file that was moved away last, if it has wanted lines: who asks for the last hundred soon after a rotation wants no
+// less. nil: it has none, or is compressed already.
+func (r *reader) before(live fs.FileInfo, o Options, have int64) (*os.File, mark) {
+	names, err := rotated(r.path)
+	if err != nil || len(names) == 0 {
+		return nil, mark{}
+	}
+	f, err := openFile(filepath.Join(filepath.Dir(r.path), slices.Max(names)))
+	if err != nil {
+		return nil, mark{}
+	}
+	info, err := f.Stat()
+	if err == nil && filepath.Ext(f.Name()) != packed && filepath.Ext(f.Name()) != unfinished && !os.SameFile(info, live) {
+		if m, err := tail(f, info.Size(), o.Tail-have, o.Stream); err == nil && m.have > 0 {
+			return f, m
+		}
+	}
+	_ = f.Close() // it was only read
+	return nil, mark{}
 }
 
 // openFile opens a regular file for reading. Anything else is refused: a pipe would hold us for ever.
@@ -133,6 +163,9 @@ func (r *reader) Close() error {
 		if r.src.file != nil {
 			_ = r.src.file.Close() // it was only read
 		}
+		if r.then != nil {
+			_ = r.then.file.Close() // likewise
+		}
 	})
 	return nil
 }
@@ -155,6 +188,9 @@ func (r *reader) fill() error {
 	r.lines.out = r.lines.out[:0]
 	for {
 		err := r.scan()
+		if errors.Is(err, io.EOF) && r.goesOn() {
+			continue
+		}
 		if errors.Is(err, io.EOF) && r.follow != nil {
 			if r.lines.flushAll(); len(r.lines.out) > 0 {
 				return r.give(nil)
@@ -190,6 +226,18 @@ func (r *reader) scan() error {
 	return nil
 }
 
+// goesOn turns from the file that was moved away to the one behind it, if that is where it is.
+func (r *reader) goesOn() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.then == nil {
+		return false
+	}
+	r.turned(r.then.file, nil)
+	r.src.end, r.then = r.then.end, nil
+	return true
+}
+
 // over is why nobody wants to read any more, nil if somebody does.
 func (r *reader) over() error {
 	select {
@@ -206,6 +254,10 @@ func (r *reader) over() error {
 func (r *reader) turn(f *os.File, zip *gzip.Reader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.turned(f, zip)
+}
+
+func (r *reader) turned(f *os.File, zip *gzip.Reader) {
 	if rest := r.src.rest(); len(rest) > 0 || r.src.mid {
 		r.lines.add(rest, !r.src.mid, true)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,6 +89,67 @@ func TestOpen(t *testing.T) {
 			}
 		})
 	}
+}
+
+// kubernetes/kubernetes#59902, #11046: who asked for the last lines just after a rotation got next to none.
+func TestTailGoesBackIntoTheFileThatWasMovedAwayLast(t *testing.T) {
+	older := rec(1, "stdout", "F", "zero")
+	moved := rec(1, "stdout", "F", "one") + rec(2, "stderr", "F", "two") + rec(3, "stdout", "F", "three")
+	live := rec(4, "stdout", "F", "four") + rec(5, "stderr", "F", "five")
+	begun := rec(1, "stdout", "F", "one") + rec(2, "stdout", "P", "be") + rec(3, "stderr", "F", "x")
+	ended := rec(4, "stdout", "F", "gun") + rec(5, "stdout", "F", "end")
+	for _, tt := range []struct {
+		name, moved, live string
+		o                 Options
+		want              string
+	}{
+		{"what the log has is enough", moved, live, Options{Tail: 2}, "four\nfive\n"},
+		{"what it lacks was before", moved, live, Options{Tail: 4}, "two\nthree\nfour\nfive\n"},
+		{"no further back than one file", moved, live, Options{Tail: 9}, "one\ntwo\nthree\nfour\nfive\n"},
+		{"a log that has just begun", moved, "", Options{Tail: 1}, "three\n"},
+		{"of one stream", moved, live, Options{Tail: 2, Stream: Stderr}, "two\nfive\n"},
+		{"not older than", moved, live, Options{Tail: 9, Since: time.Date(2026, 1, 2, 3, 4, 3, 0, time.UTC)}, "three\nfour\nfive\n"},
+		{"within the limit", moved, live, Options{Tail: 3, Limit: 8}, "three\nfo"},
+		{"a line that goes on in the next file", begun, ended, Options{Tail: 4}, "x\nbegun\nend\n"},
+		{"a line that was torn", moved + stamp(4) + " stdout F to", live, Options{Tail: 4}, "three\nto\nfour\nfive\n"},
+		{"a moved file without lines", "", live, Options{Tail: 4}, "four\nfive\n"},
+		{"without a number it is the log alone", moved, live, Options{}, "four\nfive\n"},
+		{"nor with none", moved, live, Options{Tail: -1}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := write(t, tt.live)
+			for name, text := range map[string]string{".20260102-030401": older, ".20260102-030403": tt.moved, ".backup": older, ".20260102-030400.gz.tmp": "x"} {
+				if err := os.WriteFile(path+name, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := read(t, path, tt.o); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	t.Run("what is compressed is not looked into", func(t *testing.T) {
+		path := write(t, live)
+		if err := os.WriteFile(path+".20260102-030403.gz", []byte(moved), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, path, Options{Tail: 4}); got != "four\nfive\n" {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("a reader that is closed on the way", func(t *testing.T) {
+		path := write(t, live)
+		if err := os.WriteFile(path+".20260102-030403", []byte(moved), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		rc, err := Open(t.Context(), path, Options{Tail: 4})
+		if err := errors.Join(err, rc.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rc.Read(make([]byte, 1)); !errors.Is(err, fs.ErrClosed) {
+			t.Error(err)
+		}
+	})
 }
 
 func TestCase_c111_oddRecordsAreJoinedCountedAndSurvived(t *testing.T) {

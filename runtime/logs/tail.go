@@ -10,10 +10,11 @@ import (
 // streams are interleaved.
 const lookBack = 1 << 20
 
-// mark is where reading begins, and how many lines of each stream that end behind it are not wanted.
+// mark is where reading begins, how many lines of each stream that end behind it are not wanted, and how many are.
 type mark struct {
 	at   int64
 	skip [streams]int
+	have int64
 }
 
 // tail finds the last n lines of the first size bytes, reading from the end. only limits it to one stream unless empty.
@@ -49,11 +50,11 @@ func tail(f io.ReaderAt, size, n int64, only string) (mark, error) {
 // tailing goes through records from the last to the first.
 type tailing struct {
 	mark
-	want, have int64
-	full       int64         // where the first wanted line ended when the last of them was found
-	met        [streams]bool // a record of it was there
-	open       [streams]bool // its earliest wanted line may have more pieces further ahead
-	passed     [streams]int  // unwanted lines whose end was met
+	want   int64
+	full   int64         // where the first wanted line ended when the last of them was found
+	met    [streams]bool // a record of it was there
+	open   [streams]bool // its earliest wanted line may have more pieces further ahead
+	passed [streams]int  // unwanted lines whose end was met
 }
 
 // done looks at the line that begins at pos and says that all of the wanted lines are found.
@@ -70,12 +71,12 @@ func (t *tailing) done(pos int64, line []byte, only string) bool {
 	switch {
 	case r.partial && t.met[s]: // an earlier piece of a line whose end was met
 		if t.open[s] {
-			t.mark = mark{pos, t.passed}
+			t.at, t.skip = pos, t.passed
 		}
 	case t.have < t.want: // the end of a line
 		t.have++
 		t.open[s] = true
-		t.mark = mark{pos, t.passed}
+		t.at, t.skip = pos, t.passed
 		t.full = pos
 	default:
 		t.open[s] = false
