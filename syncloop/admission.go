@@ -28,7 +28,7 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 		pod = promised.Over(pod)
 	}
 	if over(pod.Status.Phase) || pod.DeletionTimestamp != nil {
-		w.cameToEnd = over(pod.Status.Phase) || !l.letIn(pod)
+		w.cameToEnd = true
 		w.wish, w.pod = w.pod, pod
 		w.move(l.r, admitted)
 		w.end(l.r, runtime.Termination{Grace: left(pod)})
@@ -62,13 +62,6 @@ func (l *Loop) admit(ctx context.Context, w *worker) {
 		w.ending = &runtime.Termination{Reason: rejection.Reason, Message: rejection.Message}
 		w.move(l.r, refused)
 	}
-}
-
-// letIn says that an earlier agent let a pod in. One that keeps no promises knows it by its start, but that is told of pods
-// that came to end, too.
-func (l *Loop) letIn(pod *v1.Pod) bool {
-	_, promised := l.allocated.Get(pod.UID)
-	return promised || l.cfg.State == "" && pod.Status.StartTime != nil
 }
 
 // left is how much of its grace a pod has that was deleted before this agent knew it; zero: it was not deleted. The server's
@@ -203,7 +196,7 @@ const (
 )
 
 // waits says that a held pod must not begin yet. Before the first list nobody knows which pods of its name there are, nor what runs,
-// and holds resources, of one that was over when this agent came.
+// and holds resources, of one that was over or deleted when this agent came.
 func (l *Loop) waits(w *worker) bool {
 	return l.blocked(w) || !l.r.listed && (unique(w) || l.unseen()) || unique(w) && l.namesake(w)
 }

@@ -309,26 +309,35 @@ func TestWhatWasLetInBeforeKeepsItsPlaceThoughThereIsNoRoom(t *testing.T) {
 	}
 }
 
-// Somebody wrote that a pod was over, and no agent was there. What of it still runs has to be seen before others come.
-func TestAPodThatIsOverHoldsItsRoomForAsLongAsItRuns(t *testing.T) {
-	for _, slow := range []string{"", "ListContainers", "ListSandboxes"} {
-		t.Run(slow, func(t *testing.T) {
-			onNode(t, fits("10"), func(n *node) {
-				n.do("add old app=trap_''_TERM;_sleep_100000 source=api grace=20 cpu=1500m")
-				time.Sleep(time.Second)
-				n.do("halt")
-				n.do("write old Failed")
-				n.do("add new app=sleep_100000 source=api cpu=1500m")
-				if slow != "" {
-					n.do("slow " + slow + " 3s")
-				}
-				n.do("start")
-				time.Sleep(15 * time.Second)
-				n.stands("while it ends", "[old-1], new Failed OutOfcpu", "new")
-				n.do("add late app=sleep_100000 source=api cpu=1500m")
-				time.Sleep(time.Minute)
-				n.stands("after it", "[], late Failed OutOfcpu", "late")
-			})
-		})
+// A pod was over or deleted, and no agent was there. What of it still runs has to be seen before others come; when nothing does, its
+// room is free.
+func TestAPodThatCameToEndHoldsItsRoomForAsLongAsItRuns(t *testing.T) {
+	for _, end := range []string{"write old Failed", "delete old grace=20"} {
+		for _, slow := range []string{"", "ListContainers", "ListSandboxes"} {
+			for _, runs := range []bool{true, false} {
+				t.Run(fmt.Sprint(end, slow, runs), func(t *testing.T) {
+					onNode(t, fits("10"), func(n *node) {
+						n.do("add old app=trap_''_TERM;_sleep_100000 source=api policy=Never grace=20 cpu=1500m")
+						time.Sleep(time.Second)
+						n.do("halt")
+						n.do(end)
+						if !runs {
+							n.do("exit old/app 1")
+						}
+						n.do("add new app=sleep_100000 source=api cpu=1500m")
+						if slow != "" {
+							n.do("slow " + slow + " 3s")
+						}
+						n.do("start")
+						time.Sleep(15 * time.Second)
+						want := "[new-1], new Running"
+						if runs {
+							want = "[old-1], new Failed OutOfcpu"
+						}
+						n.stands("while it ends", want, "new")
+					})
+				})
+			}
+		}
 	}
 }

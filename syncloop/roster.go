@@ -202,7 +202,7 @@ type worker struct {
 	phase     phase
 	ending    *runtime.Termination
 	rejection *runtime.Rejection
-	cameToEnd bool        // its source showed it as over from the beginning, or it was deleted when nobody had let it in
+	cameToEnd bool        // its source showed it as over or deleted from the beginning, or it was deleted when this agent had not let it in
 	absent    bool        // no longer wanted
 	again     *v1.Pod     // wanted anew while this life still ends
 	from      string      // the source that wants it anew

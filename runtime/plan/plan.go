@@ -326,8 +326,8 @@ func (p *planner) backoff(c *v1.Container) (next Backoff, until time.Time) {
 	return p.Backoff[c.Name].next(backoffKey(c), finished, p.Now, cmp.Or(p.BackoffMax, BackoffMax))
 }
 
-// lastEnd is when the newest instance that ended did so, zero when none has. None has ended after that was seen, and none
-// before it was asked for; one that has started before that shows by how much the runtime's clock is behind, at least.
+// lastEnd is when the newest instance that ended did so, zero when none has. None has ended after that was seen, and none has
+// started before it was asked for: what says otherwise is a clock that is wrong.
 func (p *planner) lastEnd(name string) time.Time {
 	for i := range p.Seen.Containers {
 		c := &p.Seen.Containers[i]
@@ -338,14 +338,11 @@ func (p *planner) lastEnd(name string) time.Time {
 		if !known {
 			return c.Finished
 		}
-		asked, end := p.Backoff[name].Updated, c.Finished
-		if behind := asked.Sub(c.Started); behind > 0 && !c.Started.IsZero() {
-			end = end.Add(behind)
-		}
-		if end.After(noticed) || end.Before(asked) {
+		asked := p.Backoff[name].Updated
+		if c.Finished.After(noticed) || c.Finished.Before(asked) || !c.Started.IsZero() && c.Started.Before(asked) {
 			return noticed
 		}
-		return end
+		return c.Finished
 	}
 	return time.Time{}
 }
