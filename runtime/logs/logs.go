@@ -233,6 +233,9 @@ func (r *reader) goesOn() bool {
 	if r.then == nil {
 		return false
 	}
+	if info, err := r.src.file.Stat(); err == nil && r.follow != nil {
+		r.follow.left = append(r.follow.left, info) // it may be as old as the one behind it
+	}
 	r.turned(r.then.file, nil)
 	r.src.end, r.then = r.then.end, nil
 	return true
