@@ -16,13 +16,18 @@ import (
 )
 
 // alone keeps other agents out of a root directory until release is called or this process ends: two would fight over pods,
-// volumes and files. One that is still ending is waited for. A file system without locks keeps nobody out.
+// volumes and files. One that is still ending is waited for. A file system without locks, or without room for the file, keeps nobody out: an agent must start on a
+// full disk, which it is there to empty.
 func alone(ctx context.Context, root string, patience time.Duration, log *slog.Logger) (release func(), err error) {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return nil, fmt.Errorf("make --root-dir: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(root, "agent.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		log.Warn("the root directory cannot be locked; see that no other agent has it", "root", root, "err", err)
+		return func() {}, nil
+	case err != nil:
 		return nil, fmt.Errorf("keep other agents out of --root-dir: %w", err)
 	}
 	for deadline, said := time.Now().Add(patience), false; ; said = true {
