@@ -127,7 +127,7 @@ OUT ?= test/conformance/$(AGENT).tsv
 A ?= test/conformance/baseline-kubelet.tsv
 B ?= test/conformance/nodeagent.tsv
 
-.PHONY: cluster cluster-down conformance conformance-serial conformance-beyond conformance-node conformance-report bin/cluster
+.PHONY: cluster cluster-down conformance conformance-serial conformance-beyond conformance-others conformance-node conformance-report bin/cluster
 
 cluster: bin/cluster bin/nodeagent ## a Kubernetes of one node with AGENT=kubelet or nodeagent; prints how to reach it
 	@bin/cluster up -agent $(AGENT)
@@ -144,6 +144,10 @@ conformance-serial: ## those of upstream's specs that want the cluster for thems
 # What needs neither a machine of a cloud provider nor a feature that is off by default.
 conformance-beyond: ## upstream's [sig-node] specs that are no [Conformance] ones: AGENT, OUT (half an hour)
 	@$(MAKE) conformance FOCUS='\[sig-node\]' SKIP='\[Conformance\]|\[Serial\]|\[Disruptive\]|\[Alpha\]|\[Flaky\]|\[Provider|\[Slow\]|DRA|DynamicResourceAllocation|GPU|NodeLogQuery|OffByDefault'
+
+# What the bed can show of the others: it has one node, no cloud, no way from the host to a service's pods, and no kubectl in pods.
+conformance-others: ## upstream's specs of other SIGs that are no [Conformance] ones: AGENT, OUT (a quarter of an hour)
+	@$(MAKE) conformance FOCUS='\[sig-(network|cli|auth|apps|scheduling|instrumentation)\]' SKIP='\[Conformance\]|\[Serial\]|\[Disruptive\]|\[Alpha\]|\[Flaky\]|\[Provider|\[Slow\]|OffByDefault|Netpol|LoadBalancer|DualStack|gce|aws|azure|Windows|Feature:(NetworkPolicy|StatefulUpgrade|GKE|Ingress|Topology)|SCTP|IPVS|Networking-DNS|LocalhostNodePorts|up and down services|in-cluster config|pod anti-affinity'
 
 conformance-node: bin/cluster bin/nodeagent ## upstream's specs that look at the node itself, from e2e_node.test
 	@bin/cluster conformance -suite node -agent $(AGENT) -focus '$(NODEFOCUS)' -skip '$(SKIP)' -procs $(PROCS) -out test/conformance/node-$(AGENT).tsv
