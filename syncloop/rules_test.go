@@ -155,6 +155,20 @@ func TestTheFirstReasonGivenIsTheOneShown(t *testing.T) {
 		if got := n.api.phaseOf("web"); got != "Failed Evicted" {
 			t.Error(got)
 		}
+
+		n.do("add other app=sleep_100000 source=api grace=5")
+		synctest.Wait()
+		hurried, cancel := context.WithCancel(n.t.Context())
+		cancel()
+		for _, why := range []string{"Evicted", "Preempting"} { // at once, before anybody was told of the first one
+			if err := n.roster.Kill(hurried, n.pods["other"].UID, runtime.Termination{Reason: why}); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		if got := n.api.phaseOf("other"); got != "Failed Evicted" {
+			t.Errorf("killed twice at once: %s", got)
+		}
 	})
 }
 
