@@ -39,8 +39,16 @@ type driver struct {
 	patience time.Duration // for anything to become true after the last fault
 	log      func(format string, args ...any)
 
-	mu    sync.Mutex // guards found
+	mu    sync.Mutex // guards the rest
 	found []string
+	away  bool // the runtime was, for a while
+}
+
+// excused says that a pod has ended in another way than it would have undisturbed, and must have.
+func (d *driver) excused(p *v1.Pod) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return startWasCut(p) || d.away && endWasLost(p)
 }
 
 // bad keeps what is wrong.
@@ -118,6 +126,11 @@ func (d *driver) do(ctx context.Context, s step, wanted map[string]kind) {
 			d.bad("the end of a fault (%s): %v", s.fault.name, err)
 		}
 	default:
+		if s.fault.target == "runtime" {
+			d.mu.Lock()
+			d.away = true
+			d.mu.Unlock()
+		}
 		if err := s.fault.do(ctx); err != nil {
 			d.bad("%s: %v", s.fault.name, err)
 		}
@@ -135,7 +148,7 @@ func (d *driver) settled(ctx context.Context, wanted map[string]kind) func() err
 		if err != nil {
 			return err
 		}
-		uids, err := settled(wanted, told, v)
+		uids, err := settled(wanted, told, v, d.excused)
 		return errors.Join(err, d.world.Left(ctx, uids))
 	}
 }

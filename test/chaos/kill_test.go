@@ -207,7 +207,7 @@ func (n *node) settled(t *testing.T, wanted map[string]op) error {
 	if err != nil {
 		return err
 	}
-	uids, err := settled(kinds, told, v)
+	uids, err := settled(kinds, told, v, startWasCut)
 	return errors.Join(err, n.only(t.Context(), uids))
 }
 
@@ -225,8 +225,8 @@ func (n *node) told(ctx context.Context) (map[string]*v1.Pod, error) {
 }
 
 // settled says whether pods are as their kinds should be in the end, by what is told of them and what the runtime has, and
-// which UIDs they have.
-func settled(kinds map[string]kind, told map[string]*v1.Pod, v view) (uids map[string]bool, err error) {
+// which UIDs they have. Those excused may have ended in another way.
+func settled(kinds map[string]kind, told map[string]*v1.Pod, v view, excused func(*v1.Pod) bool) (uids map[string]bool, err error) {
 	var errs []error
 	if len(told) != len(kinds) {
 		errs = append(errs, fmt.Errorf("%d pods are known, %d are wanted", len(told), len(kinds)))
@@ -239,7 +239,7 @@ func settled(kinds map[string]kind, told map[string]*v1.Pod, v view) (uids map[s
 			continue
 		}
 		uids[string(p.UID)] = true
-		if err := errors.Join(k.fits(p, v), truthful(p, v)); err != nil {
+		if err := errors.Join(k.fits(p, v, excused), truthful(p, v)); err != nil {
 			errs = append(errs, fmt.Errorf("pod %s, which is %s: %w", name, k.name, err))
 		}
 	}
@@ -270,8 +270,8 @@ func truthful(p *v1.Pod, v view) error {
 	return nil
 }
 
-// fits says whether a pod of this kind is as it should be in the end.
-func (k kind) fits(p *v1.Pod, v view) error {
+// fits says whether a pod of this kind is as it should be in the end, or excused.
+func (k kind) fits(p *v1.Pod, v view, excused func(*v1.Pod) bool) error {
 	readySandboxes, running := 0, map[string]bool{}
 	for _, s := range v.sandboxes {
 		if s.GetMetadata().GetUid() == string(p.UID) && s.GetState() == cri.PodSandboxState_SANDBOX_READY {
@@ -284,8 +284,8 @@ func (k kind) fits(p *v1.Pod, v view) error {
 		}
 	}
 	if k.ends != "" {
-		if p.Status.Phase != k.ends && !startWasCut(p) || readySandboxes > 0 || len(running) > 0 {
-			return fmt.Errorf("it is %s, not %s, with %d ready sandboxes and %d running containers", p.Status.Phase, k.ends, readySandboxes, len(running))
+		if p.Status.Phase != k.ends && !excused(p) || readySandboxes > 0 || len(running) > 0 {
+			return fmt.Errorf("it is %s, not %s, with %d ready sandboxes and %d running containers; told: %s", p.Status.Phase, k.ends, readySandboxes, len(running), ends(p))
 		}
 		return nil
 	}
@@ -303,11 +303,35 @@ func (k kind) fits(p *v1.Pod, v view) error {
 	return nil
 }
 
+// ends are how a pod's containers are told to have ended.
+func ends(p *v1.Pod) string {
+	var out []string
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		how := "not"
+		if end := s.State.Terminated; end != nil {
+			how = fmt.Sprintf("%s, code %d, %q", end.Reason, end.ExitCode, end.Message)
+		}
+		out = append(out, s.Name+": "+how)
+	}
+	return strings.Join(out, "; ")
+}
+
 // startWasCut says that a pod that is never restarted has failed because the agent was killed while a container of it was
 // being started: containerd cancels the start, and that is an end like any other.
 func startWasCut(p *v1.Pod) bool {
+	return failedWith(p, func(end *v1.ContainerStateTerminated) bool { return end.Reason == "StartError" })
+}
+
+// endWasLost says that a pod that is never restarted has failed because a container of it ended while containerd was away:
+// when containerd comes back it throws such a task away together with its exit code, and says 255 and Unknown.
+func endWasLost(p *v1.Pod) bool {
+	return failedWith(p, func(end *v1.ContainerStateTerminated) bool { return end.Reason == "Unknown" && end.ExitCode == 255 })
+}
+
+// failedWith says that a pod that is never restarted has failed, and that a container of it ended so.
+func failedWith(p *v1.Pod, so func(*v1.ContainerStateTerminated) bool) bool {
 	return p.Status.Phase == v1.PodFailed && p.Spec.RestartPolicy == v1.RestartPolicyNever &&
 		slices.ContainsFunc(append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...), func(s v1.ContainerStatus) bool {
-			return s.State.Terminated != nil && s.State.Terminated.Reason == "StartError" || s.LastTerminationState.Terminated != nil && s.LastTerminationState.Terminated.Reason == "StartError"
+			return s.State.Terminated != nil && so(s.State.Terminated) || s.LastTerminationState.Terminated != nil && so(s.LastTerminationState.Terminated)
 		})
 }
