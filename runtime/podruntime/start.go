@@ -182,8 +182,8 @@ func (s *step) describe(ctx context.Context, m *making) (*runtime.ContainerConfi
 	return config, s.mountLastWords(config, m.spec)
 }
 
-// startGrace is how long a start that has begun may go on when its step is cut. containerd, when a start is cancelled at a
-// bad moment, keeps a process that CRI can neither stop nor remove (containerd issue 11037).
+// startGrace is how long a start of a sandbox or of a container that has begun may go on when its step is cut. containerd, when
+// a start is cancelled at a bad moment, keeps a process that CRI can neither stop nor remove (containerd issue 11037).
 const startGrace = 5 * time.Second
 
 // createAndStart makes an instance in place of those that were never started. The newest of these goes only when there is the

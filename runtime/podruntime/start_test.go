@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,17 +21,20 @@ import (
 func TestACutLeavesAStartToEnd(t *testing.T) {
 	for _, tt := range []struct {
 		rule    string
-		start   time.Duration // a start takes
+		call    string
+		start   time.Duration // it takes
 		returns time.Duration // after the cut
-		runs    bool
+		leaves  string
 	}{
-		{"a start that has begun ends well", 3 * time.Second, 2 * time.Second, true},
-		{"a start that hangs is cut later", time.Hour, startGrace, false},
+		{"a start that has begun ends well", "StartContainer", 3 * time.Second, 2 * time.Second, "running"},
+		{"a start that hangs is cut later", "StartContainer", time.Hour, startGrace, "created"},
+		{"a sandbox that has begun ends well", "RunSandbox", 3 * time.Second, 2 * time.Second, "a sandbox"},
+		{"a sandbox that hangs is cut later", "RunSandbox", time.Hour, startGrace, "nothing"},
 	} {
 		t.Run(tt.rule, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNode(t)
-				n.engine.Inject("StartContainer", runtimetest.Delay(tt.start))
+				n.engine.Inject(tt.call, runtimetest.Delay(tt.start))
 				p := pod(polite)
 				ctx, cut := context.WithTimeout(t.Context(), time.Second)
 				defer cut()
@@ -40,11 +44,24 @@ func TestACutLeavesAStartToEnd(t *testing.T) {
 					t.Errorf("returned %v after the cut with %v", took, err)
 				}
 				seen := n.look(p)
-				if seen.ContainersRunning() != tt.runs || slices.Contains(n.events, "Failed") || len(seen.Waiting) > 0 {
-					t.Errorf("running %v, events %v, waiting %v", seen.ContainersRunning(), n.events, seen.Waiting)
+				failed := slices.ContainsFunc(n.events, func(reason string) bool { return strings.HasPrefix(reason, "Failed") })
+				if leaves(seen) != tt.leaves || failed || len(seen.Waiting) > 0 {
+					t.Errorf("%s is left and not %s, events %v, waiting %v", leaves(seen), tt.leaves, n.events, seen.Waiting)
 				}
 			})
 		})
+	}
+}
+
+// leaves says how far a pod of one container came.
+func leaves(seen runtime.Pod) string {
+	switch {
+	case len(seen.Sandboxes) == 0:
+		return "nothing"
+	case len(seen.Containers) == 0:
+		return "a sandbox"
+	default:
+		return seen.Containers[0].State.String()
 	}
 }
 

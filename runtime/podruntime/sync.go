@@ -219,6 +219,9 @@ func (s *step) runSandbox(ctx context.Context, a plan.Action) error {
 		return fmt.Errorf("sandbox of pod %s: %w", refOf(s.pod), err)
 	}
 	s.metrics.pods.Record(1)
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // the next step finds it
+	}
 	at := time.Now()
 	if s.sandbox, err = s.cfg.Engine.Sandbox(ctx, id); err != nil {
 		s.tell("", true, "FailedPodSandBoxStatus", "Unable to get pod sandbox status: "+err.Error())
@@ -271,7 +274,9 @@ func (s *step) makeSandbox(ctx context.Context, attempt uint32) (string, error) 
 	defer done()
 	config.Attempt = s.memory.number(s.pod.UID, "", attempt)
 	ctx, trace := s.cfg.Observe.Begin(ctx, s.ref(""), "run sandbox")
-	id, err := s.cfg.Engine.RunSandbox(ctx, config)
+	own, stop := outlast(ctx, startGrace)
+	defer stop()
+	id, err := s.cfg.Engine.RunSandbox(own, config)
 	s.pictures.makes(s.pod.UID, err)
 	trace.End(err)
 	if err != nil {
