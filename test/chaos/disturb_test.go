@@ -45,7 +45,7 @@ func TestDisturbances(t *testing.T) {
 				t.Logf("left behind by a runtime that was killed: %s", w.excused)
 			}
 			for id := range w.cut() {
-				t.Logf("containerd was told to give up sandbox %s when its agent died, and may have left something of it", id)
+				t.Logf("containerd gave up starting %s, or a container of it, when its agent died, and may have left something of it", id)
 			}
 		})
 	}
@@ -187,20 +187,30 @@ func (a *alone) below(v view) error {
 	return errors.Join(errs...)
 }
 
-// sandboxGivenUp is what containerd logs of a sandbox whose caller went away while it was made.
-var sandboxGivenUp = regexp.MustCompile(`failed to start sandbox \\"([0-9a-f]{64})\\": .*context canceled`)
+// What containerd logs of containers, and of starts whose caller went away meanwhile.
+var (
+	created          = regexp.MustCompile(`CreateContainer within sandbox \\"([0-9a-f]{64})\\" .* returns container id \\"([0-9a-f]{64})\\"`)
+	sandboxGivenUp   = regexp.MustCompile(`failed to start sandbox \\"([0-9a-f]{64})\\": .*context canceled`)
+	containerGivenUp = regexp.MustCompile(`StartContainer for \\"([0-9a-f]{64})\\" failed.*context canceled`)
+)
 
-// cut are the sandboxes that containerd was making for an agent when that was killed. It cancels what it does then, and at a bad
-// moment its shim makes the container all the same, of which containerd then knows nothing (as in its issue 11037, for
-// containers): nobody can ask it to take that away.
+// cut are the sandboxes that containerd was making, or starting a container in, for an agent when that was killed. It cancels what
+// it does then, and at a bad moment the shim makes the container all the same, of which containerd then knows nothing (its issue
+// 11037): nobody can ask it to take that away, and the shim stays for its sake.
 func (a *alone) cut() map[string]bool {
-	out := map[string]bool{}
 	log, err := os.ReadFile(filepath.Join(a.bed.Dir(), "containerd.log"))
 	if err != nil {
 		a.t.Error(err)
 	}
+	sandboxOf, out := map[string]string{}, map[string]bool{}
+	for _, m := range created.FindAllSubmatch(log, -1) {
+		sandboxOf[string(m[2])] = string(m[1])
+	}
 	for _, m := range sandboxGivenUp.FindAllSubmatch(log, -1) {
 		out[string(m[1])] = true
+	}
+	for _, m := range containerGivenUp.FindAllSubmatch(log, -1) {
+		out[string(m[1])], out[sandboxOf[string(m[1])]] = true, true
 	}
 	return out
 }
