@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubeletkit/kubeletkit/internal/checkpoint"
 	"github.com/kubeletkit/kubeletkit/internal/podsizes"
 	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/observe"
@@ -38,7 +39,7 @@ func newAllocated(dir string, o observe.To) *podsizes.Store {
 	if dir != "" {
 		path = filepath.Join(dir, allocatedFile)
 	}
-	return podsizes.NewStore(path, func(err error) {
+	return podsizes.NewStore(path, checkpoint.Write, func(err error) {
 		o.Logger().Error("pods are taken to have been promised the sizes of their specs", "err", err)
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeletkit/kubeletkit/internal/checkpoint"
 	"github.com/kubeletkit/kubeletkit/internal/podsizes"
 	"github.com/kubeletkit/kubeletkit/runtime"
 	"github.com/kubeletkit/kubeletkit/syncloop"
@@ -146,7 +147,7 @@ func TestCase_c159_a_deletion_while_the_server_was_away_is_graceful(t *testing.T
 func stateOf(t *testing.T) (dir string, content []byte) {
 	t.Helper()
 	dir = t.TempDir()
-	store := podsizes.NewStore(filepath.Join(dir, "allocated_pods_state"), func(err error) { t.Error(err) })
+	store := podsizes.NewStore(filepath.Join(dir, "allocated_pods_state"), checkpoint.Write, func(err error) { t.Error(err) })
 	store.Set("web-1", sizesOf("100m"))
 	if err := store.Save(); err != nil {
 		t.Fatal(err)
@@ -202,7 +203,7 @@ func TestCase_c160_a_damaged_state_file_stops_no_agent(t *testing.T) {
 			if aside != nil {
 				return
 			}
-			store := podsizes.NewStore(path, func(err error) { t.Error(err) })
+			store := podsizes.NewStore(path, checkpoint.Write, func(err error) { t.Error(err) })
 			if got, known := store.Get("web-1"); !known || !got.Equal(sizesOf("150m")) {
 				t.Errorf("the file has %+v, %v", got, known)
 			}
@@ -213,7 +214,7 @@ func TestCase_c160_a_damaged_state_file_stops_no_agent(t *testing.T) {
 // Killed between any two of its system calls, a writer leaves the old version of its file or the new one.
 func TestCase_c161_a_state_file_is_always_whole(t *testing.T) {
 	if path := os.Getenv("KUBELETKIT_TEST_WRITES"); path != "" {
-		store := podsizes.NewStore(path, func(err error) { t.Error(err) })
+		store := podsizes.NewStore(path, checkpoint.Write, func(err error) { t.Error(err) })
 		fmt.Println("writes")
 		for i := range 200 {
 			uid := types.UID(strconv.Itoa(i % 10))
@@ -245,7 +246,7 @@ func TestCase_c161_a_state_file_is_always_whole(t *testing.T) {
 		killed := time.AfterFunc(time.Duration(1+7*i)*time.Millisecond, func() { _ = cmd.Process.Kill() })
 		_ = cmd.Wait() // it was killed
 		killed.Stop()
-		store := podsizes.NewStore(path, func(err error) { t.Errorf("after kill %d: %v", i, err) })
+		store := podsizes.NewStore(path, checkpoint.Write, func(err error) { t.Errorf("after kill %d: %v", i, err) })
 		for uid := range 10 {
 			if _, ok := store.Get(types.UID(strconv.Itoa(uid))); ok {
 				known++

@@ -27,22 +27,15 @@ type file struct {
 	Checksum uint64 `json:"checksum"`
 }
 
-// Write puts v, as JSON, in the place of what the file had. Before it returns, all is on the disk. Its directory is made
-// if need be.
-func Write(path string, v any) error {
-	data, err := json.Marshal(v)
+// Write puts data, which is JSON, in the place of what the file had. Before it returns, all is on the disk. Its directory is
+// made if need be.
+func Write(path string, data []byte) error {
+	whole, err := prepare(path, data)
 	if err != nil {
-		return fmt.Errorf("checkpoint %s: %w", path, err)
-	}
-	whole, err := json.Marshal(file{Data: string(data), Checksum: sum(string(data))})
-	if err != nil {
-		return fmt.Errorf("checkpoint %s: %w", path, err)
+		return err
 	}
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	if err := renameio.WriteFile(path, whole, 0o600, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o600)); err != nil {
+	if err := renameio.WriteFile(path, whole, mode, renameio.WithTempDir(dir), renameio.WithStaticPermissions(mode)); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	d, err := os.Open(dir)
@@ -52,6 +45,45 @@ func Write(path string, v any) error {
 	defer d.Close()
 	_ = d.Sync() // some file systems have no way to
 	return nil
+}
+
+// WriteUntilReboot is as Write, but does not wait for the disk: after a loss of power the file may be an older one, or damaged.
+// It is for what means nothing then.
+func WriteUntilReboot(path string, data []byte) error {
+	whole, err := prepare(path, data)
+	if err != nil {
+		return err
+	}
+	next := path + ".new" // always the same name: one that a killed process left is taken over
+	if err = os.WriteFile(next, whole, mode); err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", errors.Join(err, remove(next)))
+	}
+	return nil
+}
+
+// remove removes a file that may be there.
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+const mode = 0o600
+
+// prepare makes the directory of a file and what is to be in the file.
+func prepare(path string, data []byte) ([]byte, error) {
+	whole, err := json.Marshal(file{Data: string(data), Checksum: sum(string(data))})
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint %s: %w", path, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	return whole, nil
 }
 
 // Read fills v with what Write was given last. fs.ErrNotExist: there is no such file. ErrDamaged: there is one, but it is

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,25 +13,41 @@ import (
 )
 
 func TestWhatIsWrittenIsRead(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "new", "state")
-	var got map[string]int
-	if err := Read(path, &got); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("before the first: %v", err)
-	}
-	for _, want := range []map[string]int{{"a": 1, "ü<": 2}, {}} {
-		if err := Write(path, want); err != nil {
-			t.Fatal(err)
-		}
-		got = nil
-		if err := Read(path, &got); err != nil || !cmp.Equal(got, want) {
-			t.Errorf("%v, %v, want %v", got, err, want)
-		}
-	}
-	if names, _ := filepath.Glob(filepath.Dir(path) + "/*"); len(names) != 1 {
-		t.Errorf("left over: %v", names)
-	}
-	if err := Write(path, func() {}); err == nil {
-		t.Error("what is no value was written")
+	for name, write := range map[string]func(string, []byte) error{"for good": Write, "until a reboot": WriteUntilReboot} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "new", "state")
+			var got map[string]int
+			if err := Read(path, &got); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("before the first: %v", err)
+			}
+			for text, want := range map[string]map[string]int{`{"a":1,"ü<":2}`: {"a": 1, "ü<": 2}, `{}`: {}} {
+				if err := write(path, []byte(text)); err != nil {
+					t.Fatal(err)
+				}
+				got = nil
+				if err := Read(path, &got); err != nil || !cmp.Equal(got, want) {
+					t.Errorf("%v, %v, want %v", got, err, want)
+				}
+			}
+			if names, _ := filepath.Glob(filepath.Dir(path) + "/*"); len(names) != 1 {
+				t.Errorf("left over: %v", names)
+			}
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%v, %v", info.Mode(), err)
+			}
+			if err := write(filepath.Join(path, "below", "a file"), nil); err == nil {
+				t.Error("written where no directory can be")
+			}
+			if err := os.Mkdir(path+"s", 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := write(path+"s", []byte("{}")); err == nil {
+				t.Error("written in the place of a directory")
+			}
+			if names, _ := filepath.Glob(filepath.Dir(path) + "/*"); len(names) != 2 {
+				t.Errorf("left over by one that failed: %v", names)
+			}
+		})
 	}
 }
 
@@ -40,7 +57,7 @@ func TestFormatIsTheKubelets(t *testing.T) {
 	if err := os.WriteFile(path, []byte(theirs), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var v any
+	var v json.RawMessage
 	if err := Read(path, &v); err != nil {
 		t.Fatal(err)
 	}

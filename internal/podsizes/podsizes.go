@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -70,6 +71,7 @@ func (p Pod) Over(pod *v1.Pod) *v1.Pod {
 // Store remembers sizes by pod. It is safe for concurrent use.
 type Store struct {
 	path   string
+	write  func(path string, data []byte) error
 	report func(error)
 	load   sync.Once
 
@@ -81,22 +83,23 @@ type Store struct {
 	written uint64     // the version that is on the disk
 }
 
-// NewStore makes a store that outlives the process in a file, or with an empty path does not. The file is read when the
-// store is first asked for something; report is told when it cannot be: then nothing is remembered.
-func NewStore(path string, report func(error)) *Store {
-	return &Store{path: path, report: report, pods: map[types.UID]entry{}}
+// NewStore makes a store that outlives the process in a file that write, of package checkpoint, writes, or with an empty path
+// does not. The file is read when the store is first asked for something; report is told when it cannot be: then nothing is
+// remembered.
+func NewStore(path string, write func(path string, data []byte) error, report func(error)) *Store {
+	return &Store{path: path, write: write, report: report, pods: map[types.UID]entry{}}
 }
 
-// entry is a pod, and itself as JSON, made when it is first written.
+// entry is a pod, and itself as an object in JSON, made when it is first written.
 type entry struct {
 	Pod
 
-	text json.RawMessage
+	text []byte
 }
 
 // content is what the file has.
-type content[P any] struct {
-	Entries map[types.UID]P `json:"entries,omitempty"`
+type content struct {
+	Entries map[types.UID]Pod `json:"entries,omitempty"`
 }
 
 func (s *Store) open() {
@@ -104,7 +107,7 @@ func (s *Store) open() {
 		if s.path == "" {
 			return
 		}
-		var c content[Pod]
+		var c content
 		switch err := checkpoint.Read(s.path, &c); {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
@@ -172,29 +175,35 @@ func (s *Store) Save() error {
 	if s.path == "" || s.written >= wanted {
 		return nil
 	}
-	version, c, err := s.content()
+	version, text, err := s.text()
 	if err != nil {
 		return err
 	}
-	if err := checkpoint.Write(s.path, c); err != nil {
+	if err := s.write(s.path, text); err != nil {
 		return err
 	}
 	s.written = version
 	return nil
 }
 
-func (s *Store) content() (version uint64, c content[json.RawMessage], err error) {
+// text is content as JSON. Only pods that have changed are put into words: with hundreds of them on the node the rest costs
+// next to nothing.
+func (s *Store) text() (version uint64, text []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.Entries = make(map[types.UID]json.RawMessage, len(s.pods))
-	for uid, e := range s.pods {
+	text = append(text, `{"entries":{`...)
+	for i, uid := range slices.Sorted(maps.Keys(s.pods)) {
+		e := s.pods[uid]
 		if e.text == nil {
-			if e.text, err = json.Marshal(e.Pod); err != nil {
-				return 0, c, fmt.Errorf("sizes of pod %s: %w", uid, err)
+			if e.text, err = json.Marshal(map[types.UID]Pod{uid: e.Pod}); err != nil {
+				return 0, nil, fmt.Errorf("sizes of pod %s: %w", uid, err)
 			}
 			s.pods[uid] = e
 		}
-		c.Entries[uid] = e.text
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, e.text[1:len(e.text)-1]...) // without its braces
 	}
-	return s.version, c, nil
+	return s.version, append(text, "}}"...), nil
 }

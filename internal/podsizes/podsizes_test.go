@@ -61,7 +61,7 @@ func TestOver(t *testing.T) {
 func TestStoreOutlivesItsProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "allocated_pods_state")
 	fail := func(err error) { t.Helper(); t.Error(err) }
-	s := NewStore(path, fail)
+	s := NewStore(path, checkpoint.Write, fail)
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
@@ -70,7 +70,7 @@ func TestStoreOutlivesItsProcess(t *testing.T) {
 			if err := s.Save(); err != nil {
 				t.Error(err)
 			}
-			if p, ok := NewStore(path, fail).Get(uid); !ok || !p.Equal(Of(podOf("1", fmt.Sprint(i+1)))) {
+			if p, ok := NewStore(path, checkpoint.Write, fail).Get(uid); !ok || !p.Equal(Of(podOf("1", fmt.Sprint(i+1)))) {
 				t.Errorf("%s is not on the disk: %v", uid, p)
 			}
 		})
@@ -81,7 +81,7 @@ func TestStoreOutlivesItsProcess(t *testing.T) {
 	if err := s.Save(); err != nil {
 		t.Fatal(err)
 	}
-	s = NewStore(path, fail)
+	s = NewStore(path, checkpoint.Write, fail)
 	if p, ok := s.Get("u-7"); !ok || cpu(p.Containers["app"]) != 9 {
 		t.Errorf("%v", p)
 	}
@@ -104,7 +104,7 @@ func TestStoreSaysThatItKnowsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var told error
-	s := NewStore(path, func(err error) { told = err })
+	s := NewStore(path, checkpoint.WriteUntilReboot, func(err error) { told = err })
 	if _, ok := s.Get("u"); ok || !errors.Is(told, checkpoint.ErrDamaged) {
 		t.Error(told)
 	}
@@ -116,7 +116,7 @@ func TestStoreSaysThatItKnowsNothing(t *testing.T) {
 	if !strings.Contains(string(b), "ContainerResources") {
 		t.Errorf("%s", b)
 	}
-	none := NewStore("", nil)
+	none := NewStore("", nil, nil)
 	none.Set("u", Pod{})
 	if err := none.Save(); err != nil {
 		t.Error(err)

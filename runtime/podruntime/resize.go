@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"github.com/kubeletkit/kubeletkit/internal/checkpoint"
 	"github.com/kubeletkit/kubeletkit/internal/podsizes"
 	"github.com/kubeletkit/kubeletkit/internal/podspec"
 	"github.com/kubeletkit/kubeletkit/observe"
@@ -20,7 +21,8 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime/plan"
 )
 
-// appliedFile has the sizes that containers were given last. Name and format are the kubelet's.
+// appliedFile has the sizes that containers were given last. Name and format are the kubelet's. When the machine has gone down,
+// none of them runs any more.
 const appliedFile = "actuated_pods_state"
 
 func newApplied(root string, o observe.To) *podsizes.Store {
@@ -28,7 +30,7 @@ func newApplied(root string, o observe.To) *podsizes.Store {
 	if root != "" {
 		path = filepath.Join(root, appliedFile)
 	}
-	return podsizes.NewStore(path, func(err error) {
+	return podsizes.NewStore(path, checkpoint.WriteUntilReboot, func(err error) {
 		o.Logger().Error("running containers are taken to have the sizes of their specs", "err", err)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeletkit/kubeletkit/internal/checkpoint"
 	"github.com/kubeletkit/kubeletkit/internal/podsizes"
 	"github.com/kubeletkit/kubeletkit/test/agent"
 	"github.com/kubeletkit/kubeletkit/test/bed"
@@ -130,7 +131,7 @@ func (h *history) resize(p *resized) {
 // promises looks, while no agent runs, whether what pods were promised has gone back, and at what their containers have.
 func (h *history) promises() {
 	h.t.Helper()
-	store := podsizes.NewStore(filepath.Join(h.Root, "allocated_pods_state"), func(err error) { h.t.Errorf("what was promised is lost: %v", err) })
+	store := podsizes.NewStore(filepath.Join(h.Root, "allocated_pods_state"), checkpoint.Write, func(err error) { h.t.Errorf("what was promised is lost: %v", err) })
 	for _, p := range h.pods {
 		was, known := store.Get(p.UID)
 		limits := was.Containers["c1"].Limits
