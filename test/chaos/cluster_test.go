@@ -244,8 +244,7 @@ func (m *joined) Left(ctx context.Context, wanted map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// Mending does nothing: what containerd leaves behind is taken up in TestDisturbances.
-func (m *joined) Mending(ok func() error) func() error { return ok }
+func (m *joined) Mending(ok func() error) func() error { return mending(m.t, m.bed, m.View, ok) }
 
 func (m *joined) Faults() []fault {
 	start := func(ctx context.Context) error { return m.StartAgent(ctx, cluster.NodeAgent, m.flags...) }

@@ -91,7 +91,7 @@ func (a *alone) View(ctx context.Context) (view, error) {
 	return v, nil
 }
 
-func (a *alone) Mending(ok func() error) func() error { return a.mending(a.t, ok) }
+func (a *alone) Mending(ok func() error) func() error { return mending(a.t, a.bed, a.view, ok) }
 
 func (a *alone) Faults() []fault {
 	runtime := func(end func(context.Context) error) func(context.Context) error {

@@ -48,7 +48,7 @@ func TestKillNine(t *testing.T) {
 
 	w.during("the last life")
 	n.Start()
-	took := agent.Eventually(t, patience, "all is as wanted", n.mending(t, func() error { return n.settled(t, wanted) }))
+	took := agent.Eventually(t, patience, "all is as wanted", mending(t, n.bed, n.view, func() error { return n.settled(t, wanted) }))
 	t.Logf("%d pods are as wanted %v after the last start", len(wanted)+len(before), round(took))
 	if after := n.running(t, untouched...); !maps.Equal(before, after) {
 		t.Errorf("pods that nobody touched changed:\n%v\n%v", before, after)
@@ -61,7 +61,7 @@ func TestKillNine(t *testing.T) {
 	for _, name := range untouched {
 		n.Remove(name + ".yaml")
 	}
-	took = agent.Eventually(t, patience, "nothing is left", n.mending(t, func() error { return n.only(t.Context(), nil) }))
+	took = agent.Eventually(t, patience, "nothing is left", mending(t, n.bed, n.view, func() error { return n.only(t.Context(), nil) }))
 	t.Logf("all pods deleted: nothing is left after %v", round(took))
 	w.stop()
 	t.Log(w)
@@ -163,33 +163,6 @@ func (n *node) events(t *testing.T) <-chan cri.ContainerEventType {
 	})
 	t.Cleanup(wg.Wait)
 	return out
-}
-
-// mending is ok with help for a runtime that does not get on by itself. When the agent is killed while containerd starts a
-// container, containerd cancels the start, and at a bad moment that leaves a task behind which it knows nothing of: the
-// container has ended and cannot be removed (containerd issue 11037). No call of CRI helps; removing the task does.
-func (n *node) mending(t *testing.T, ok func() error) func() error {
-	t.Helper()
-	start, said := time.Now(), false
-	return func() error {
-		err := ok()
-		if err == nil || time.Since(start) < 10*time.Second {
-			return err
-		}
-		if !said {
-			said = true
-			t.Logf("after %v still: %v", round(time.Since(start)), err)
-		}
-		v, listErr := n.view(t.Context())
-		tasks := n.ctr(t, "tasks", "ls", "-q")
-		for _, c := range v.containers {
-			if c.GetState() == cri.ContainerState_CONTAINER_EXITED && slices.Contains(tasks, c.GetId()) {
-				t.Logf("containerd left a task of container %s behind, which it takes for ended; removed", c.GetId())
-				n.ctr(t, "tasks", "rm", "-f", c.GetId())
-			}
-		}
-		return errors.Join(err, listErr)
-	}
 }
 
 // settled says whether all wanted pods are as they should be in the end, and nothing else is there.

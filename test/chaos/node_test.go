@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -118,18 +117,6 @@ func (n *node) used(t *testing.T) (cpu time.Duration, bytes int64) {
 		t.Fatal(err)
 	}
 	return cpu, bytes
-}
-
-// ctr asks containerd past its CRI, and gives back the words of the answer.
-func (n *node) ctr(t *testing.T, args ...string) []string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(bed.BinDir(), "ctr"),
-		append([]string{"--address", filepath.Join(n.bed.Dir(), "containerd.sock"), "--namespace", "k8s.io"}, args...)...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Logf("%v: %v: %s", cmd.Args, err, out)
-	}
-	return strings.Fields(string(out))
 }
 
 // pod is a static pod by the name in its manifest.
