@@ -222,6 +222,9 @@ type Volume struct {
 	ReadOnly    bool
 	Relabel     bool
 	ExtraGroups []int64
+	// Check, unless nil, is asked each time a container is made with the volume: an error keeps that container from being made,
+	// and no other one. It is for what may go away while the pod runs and must not be made up by a container runtime.
+	Check func() error
 }
 
 // Network is what a pod got from the network joint; the zero value leaves it to the engine.

@@ -14,29 +14,30 @@ import (
 	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
-// hostPath checks a path of this host, and makes it where its type says so. Without a type nothing is checked.
-func hostPath(source *v1.HostPathVolumeSource) (runtime.Volume, error) {
+// hostPath checks a path of this host, and makes it where its type says so. Without a type nothing is checked. Once it is in place
+// it may go away, and only keeps from starting what uses it.
+func hostPath(source *v1.HostPathVolumeSource, inPlace bool) (runtime.Volume, error) {
 	path := source.Path
 	switch {
 	case !filepath.IsAbs(path) || strings.ContainsRune(path, 0):
 		return runtime.Volume{}, fmt.Errorf("hostPath %q must begin with /", path)
 	case slices.Contains(strings.Split(path, "/"), ".."):
 		return runtime.Volume{}, fmt.Errorf("hostPath %q must not go up by .. anywhere", path)
+	case source.Type == nil || *source.Type == v1.HostPathUnset:
+		return runtime.Volume{Path: path}, nil
 	}
-	if source.Type != nil {
-		if err := checkHostPath(path, *source.Type); err != nil {
+	check := func() error { return checkHostPath(path, *source.Type) }
+	if !inPlace {
+		if err := check(); err != nil {
 			return runtime.Volume{}, err
 		}
 	}
-	return runtime.Volume{Path: path}, nil
+	return runtime.Volume{Path: path, Check: check}, nil
 }
 
 func checkHostPath(path string, want v1.HostPathType) error {
 	matches, wanted := match(want)
 	if matches == nil {
-		if want == v1.HostPathUnset {
-			return nil
-		}
 		return fmt.Errorf("hostPath type %q is not known", want)
 	}
 	info, err := os.Stat(path)

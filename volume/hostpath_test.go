@@ -8,10 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/kubeletkit/kubeletkit/runtime"
 )
 
 func hostPath(name, path string, t v1.HostPathType) v1.Volume {
@@ -76,7 +73,7 @@ func TestHostPath(t *testing.T) {
 			switch {
 			case c.want == "" && err != nil:
 				t.Error(err)
-			case c.want == "" && !cmp.Equal(places["host"], runtime.Volume{Path: path}):
+			case c.want == "" && places["host"].Path != path:
 				t.Errorf("%+v", places["host"])
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `volume "host"`)):
 				t.Errorf("error %v, want one with %q", err, c.want)
@@ -89,6 +86,47 @@ func TestHostPath(t *testing.T) {
 	}
 	if info, err := os.Stat(dir + "/new/er"); err != nil || info.Mode() != fs.ModeDir|0o755 {
 		t.Errorf("the directory that was made: %v %v", info, err)
+	}
+}
+
+// What goes away while a pod runs keeps containers from being made with it, and nothing else: neither the rest of the pod nor a
+// look at it waits for it.
+func TestAHostPathMayGoAwayOnceItIsInPlace(t *testing.T) {
+	h := newHouse(t)
+	path := filepath.Join(t.TempDir(), "file")
+	write(t, path, "")
+	p := podWith("u1", hostPath("host", path, v1.HostPathFile), hostPath("made", path+"s", v1.HostPathDirectoryOrCreate))
+	if _, err := h.Mount(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	for _, gone := range []string{path, path + "s"} {
+		if err := os.Remove(gone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	places, err := h.Mount(t.Context(), p)
+	if err != nil || places["host"].Path != path {
+		t.Fatalf("%+v, %v", places, err)
+	}
+	if err := places["host"].Check(); err == nil || !strings.Contains(err.Error(), "must be a file, but does not exist") {
+		t.Errorf("a container may be made with it: %v", err)
+	}
+	if err := places["made"].Check(); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(path + "s"); err != nil || !info.IsDir() {
+		t.Errorf("it is not made again: %v", err)
+	}
+	write(t, path, "")
+	if err := places["host"].Check(); err != nil {
+		t.Error(err)
+	}
+	h.unmount(t, "u1")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Mount(t.Context(), p); err == nil {
+		t.Error("in place for a pod that was taken away meanwhile")
 	}
 }
 

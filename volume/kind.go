@@ -18,6 +18,7 @@ type request struct {
 	pod    *v1.Pod
 	volume *v1.Volume
 	held   bool // a container is being made with a part of it: old content stays a while
+	before bool // it was in place at the last look
 
 	answers map[need]answer   // of the API server
 	told    map[string]string // by volume, what people were told that cannot be brought up to date
@@ -33,7 +34,7 @@ func (m *Manager) mount(ctx context.Context, r request) (runtime.Volume, error) 
 	case v.EmptyDir != nil:
 		return m.emptyDir(r)
 	case v.HostPath != nil:
-		return hostPath(v.HostPath)
+		return hostPath(v.HostPath, r.before)
 	case v.ConfigMap != nil, v.Secret != nil, v.DownwardAPI != nil, v.Projected != nil:
 		return m.files(r)
 	case v.Image != nil:

@@ -213,7 +213,8 @@ func (m *Manager) count(p *pod, has map[tally]int) {
 }
 
 func (m *Manager) request(p *pod, pod *v1.Pod, v *v1.Volume, answers map[need]answer) request {
-	return request{pod: pod, volume: v, held: m.hold(p, v.Name, 0) > 0, answers: answers, told: p.told}
+	_, before := p.volumes[v.Name]
+	return request{pod: pod, volume: v, held: m.hold(p, v.Name, 0) > 0, before: before, answers: answers, told: p.told}
 }
 
 // usedBy are the names of volumes some container mounts.

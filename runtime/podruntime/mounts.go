@@ -69,6 +69,11 @@ func (r *Runtime) volumeMount(ctx context.Context, m *making, i int, env *enviro
 	if !ok {
 		return runtime.Mount{}, fmt.Errorf("cannot find volume %q to mount into container %q: it is not in place", vm.Name, m.spec.Name)
 	}
+	if v.Check != nil {
+		if err := v.Check(); err != nil {
+			return runtime.Mount{}, fmt.Errorf("volume %q of container %q: %w", vm.Name, m.spec.Name, err)
+		}
+	}
 	mount := runtime.Mount{
 		HostPath: v.Path, Image: v.Image, ContainerPath: path.Join("/", vm.MountPath), ReadOnly: vm.ReadOnly || v.ReadOnly,
 		Relabel: v.Relabel && r.cfg.Kernel.SELinux,

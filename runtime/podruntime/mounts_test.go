@@ -2,6 +2,7 @@ package podruntime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -227,6 +228,30 @@ func TestVolumeMounts(t *testing.T) {
 		if w := n.look(p).Waiting["a"]; !strings.Contains(w.Message, want) {
 			t.Errorf("%s: %+v", path, w)
 		}
+	}
+}
+
+// A volume whose place went away keeps only containers that use it from being made.
+func TestAContainerWaitsForItsVolumeAlone(t *testing.T) {
+	n := newNode(t)
+	p := pod("sleep 100", "sleep 100")
+	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	p.Spec.Volumes = []v1.Volume{{Name: "data"}}
+	gone := errors.New("it is gone")
+	in := runtime.SyncInput{Volumes: map[string]runtime.Volume{"data": {Path: "/host/data", Check: func() error { return gone }}}}
+	for range 3 {
+		in.Seen = n.look(p)
+		if _, err := n.Sync(t.Context(), p, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := n.look(p)
+	w := seen.Waiting[p.Spec.Containers[0].Name]
+	if w.Reason != "CreateContainerConfigError" || !strings.Contains(w.Message, `volume "data" of container`) || !strings.Contains(w.Message, "it is gone") {
+		t.Errorf("%+v", w)
+	}
+	if c := seen.Newest(p.Spec.Containers[1].Name); c == nil || c.State != runtime.Running {
+		t.Errorf("the other container waits, too: %+v", c)
 	}
 }
 
