@@ -14,12 +14,13 @@ import (
 type metrics struct {
 	requests, duration, inflight observe.Metric
 	paths                        map[string]bool // what may be a value of the label path
+	server                       string          // the value of the label server_type
 
 	mu  sync.Mutex // guards now, and the order of its values
 	now map[[4]string]int
 }
 
-func newMetrics(o observe.To, routes map[string]route) (*metrics, error) {
+func newMetrics(o observe.To, routes map[string]route, readOnly bool) (*metrics, error) {
 	in := o.Instruments()
 	labels := []string{"method", "path", "server_type", "long_running"}
 	buckets := []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
@@ -28,7 +29,11 @@ func newMetrics(o observe.To, routes map[string]route) (*metrics, error) {
 		duration: in.Histogram("kubelet_http_requests_duration_seconds", "How long requests took.", buckets, labels...),
 		inflight: in.Gauge("kubelet_http_inflight_requests", "Requests under way.", labels...),
 		paths:    map[string]bool{bucket(openPath): true},
+		server:   "readwrite",
 		now:      map[[4]string]int{},
+	}
+	if readOnly {
+		m.server = "readonly"
 	}
 	for pattern := range routes {
 		m.paths[bucket(pattern)] = true
@@ -67,7 +72,7 @@ func (m *metrics) labels(r *http.Request) [4]string {
 		path = "other"
 	}
 	long := path == "exec" || path == "attach" || path == "debug" // portForward is none, as dashboards know it
-	return [4]string{method, path, "readwrite", strconv.FormatBool(long)}
+	return [4]string{method, path, m.server, strconv.FormatBool(long)}
 }
 
 // bucket is the first part of a path, of /metrics/x both.

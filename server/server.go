@@ -39,6 +39,9 @@ type Config struct {
 	// endpoints are disabled, as by the kubelet.
 	Closed bool
 
+	// ReadOnly says that Access lets everybody read and nobody change anything; the metrics tell such a server from others.
+	ReadOnly bool
+
 	Observe observe.To
 }
 
@@ -94,7 +97,7 @@ func New(cfg Config) (http.Handler, error) {
 		h.mux.Handle(r.pattern, r.handler(h))
 	}
 	var err error
-	h.metrics, err = newMetrics(cfg.Observe, h.routes)
+	h.metrics, err = newMetrics(cfg.Observe, h.routes, cfg.ReadOnly)
 	return h, err
 }
 

@@ -168,6 +168,15 @@ func TestAPanicEndsOneRequest(t *testing.T) {
 	}
 }
 
+func TestRequestsToAReadOnlyServerAreCountedApart(t *testing.T) {
+	m := &metric{}
+	h, _ := full(t, func(c *server.Config) { c.Observe.Metrics, c.ReadOnly = m, true })
+	get(h, "/pods")
+	if got := m.values["kubelet_http_requests_total{GET,pods,readonly,false}"]; got != 1 {
+		t.Errorf("%v requests of %v", got, m.values)
+	}
+}
+
 func TestRequestsAreCounted(t *testing.T) {
 	m := &metric{}
 	h, _ := full(t, func(c *server.Config) { c.Observe.Metrics = m })

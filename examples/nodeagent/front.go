@@ -40,7 +40,7 @@ func fronts(b *build, o *options, m *member, c server.Config, log *slog.Logger) 
 		all = append(all, patient{open, 5 * time.Second, log.With("component", "server")})
 	}
 	if port := o.kubelet.ReadOnlyPort; port != 0 {
-		reading := server.Config{Pods: c.Pods, Health: c.Health, Metrics: c.Metrics, Summary: c.Summary, Access: everybody{}, Observe: c.Observe}
+		reading := server.Config{Pods: c.Pods, Health: c.Health, Metrics: c.Metrics, Summary: c.Summary, Access: everybody{}, ReadOnly: true, Observe: c.Observe}
 		if open := plain(b, o.address, int(port), reading, log); b.err == nil {
 			add(open())
 		}
