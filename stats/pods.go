@@ -245,6 +245,9 @@ func container(s v1.ContainerStatus, u runtime.Usage, rate *uint64, disk DiskUsa
 		Memory: &stats.MemoryStats{Time: at, WorkingSetBytes: bytes(u.WorkingSet)},
 		Rootfs: &stats.FsStats{Time: at, UsedBytes: bytes(u.RootFS)},
 	}
+	if r := s.Resources; r != nil && !r.Limits.Memory().IsZero() {
+		out.Memory.AvailableBytes = bytes(r.Limits.Memory().Value() - u.WorkingSet)
+	}
 	if u.Memory > 0 { // the engine tells more than the working set
 		out.Memory.UsageBytes, out.Memory.RSSBytes = bytes(u.Memory), bytes(u.RSS)
 		out.Memory.PageFaults, out.Memory.MajorPageFaults = bytes(u.PageFaults), bytes(u.MajorPageFaults)

@@ -457,3 +457,25 @@ func BenchmarkMachine(b *testing.B) {
 		}
 	}
 }
+
+func TestWhatIsLeftOfAContainersMemory(t *testing.T) {
+	limit := func(text string) *v1.ResourceRequirements {
+		return &v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse(text)}}
+	}
+	for _, c := range []struct {
+		resources *v1.ResourceRequirements
+		want      *uint64
+	}{
+		{nil, nil},
+		{&v1.ResourceRequirements{}, nil},
+		{limit("1000"), new(uint64(900))},
+		{limit("50"), new(uint64(0))},
+	} {
+		s := running("app", "c1", time.Now())
+		s.Resources = c.resources
+		got := container(s, runtime.Usage{WorkingSet: 100}, nil, DiskUsage{}).Memory.AvailableBytes
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%v: %s", c.resources, diff)
+		}
+	}
+}
