@@ -17,12 +17,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
-	"path/filepath"
 	goruntime "runtime"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -92,9 +89,6 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) error {
 		log.Warn("a field of the configuration has no effect", "field", field.Path, "why", field.Note)
 	}
 	leaveRoom()
-	if err := wakeLater(timerSlack); err != nil {
-		log.Debug("the kernel wakes this process as often as it wants to be woken", "err", err)
-	}
 	return serve(ctx, o, log)
 }
 
@@ -103,34 +97,5 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) error {
 func leaveRoom() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		goruntime.GOMAXPROCS(max(1, goruntime.GOMAXPROCS(0)/2))
-	}
-}
-
-// timerSlack is how late a thread of the agent may be woken. The thread with which Go watches the others wants to be woken every
-// 20 µs while any of them works; with the kernel's usual slack of 50 µs that was a tenth of the agent's CPU.
-const timerSlack = 250 * time.Microsecond
-
-// wakeLater lets the kernel wake the threads of this process, and those that they will start, so much later than they want to be
-// (proc(5), timerslack_ns).
-func wakeLater(slack time.Duration) error {
-	done := map[string]bool{}
-	for {
-		threads, err := os.ReadDir("/proc/self/task")
-		if err != nil {
-			return err
-		}
-		before := len(done)
-		for _, t := range threads {
-			if tid := t.Name(); !done[tid] {
-				done[tid] = true
-				err := os.WriteFile(filepath.Join("/proc", tid, "timerslack_ns"), strconv.AppendInt(nil, slack.Nanoseconds(), 10), 0)
-				if err != nil && !errors.Is(err, fs.ErrNotExist) { // it has ended
-					return err
-				}
-			}
-		}
-		if len(done) == before {
-			return nil // whatever comes now was started by one of these
-		}
 	}
 }
