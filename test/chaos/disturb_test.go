@@ -210,7 +210,11 @@ func (a *alone) cut() map[string]bool {
 		out[string(m[1])] = true
 	}
 	for _, m := range containerGivenUp.FindAllSubmatch(log, -1) {
-		out[string(m[1])], out[sandboxOf[string(m[1])]] = true, true
+		id := string(m[1])
+		out[id] = true
+		if sandbox, known := sandboxOf[id]; known {
+			out[sandbox] = true
+		}
 	}
 	return out
 }
